@@ -252,6 +252,7 @@ GROUPS_HAVE += [
 ]
 
 GROUPS_NEARLY = [
+    ("owner-overlap", "0 p x:a@0 ; 1 p x:a@0", {0: assigned(None, 0), 1: assigned(None, 0, member="m2")}),
     (
         "owner-overlap",
         "0 p x:a@0 ; 0 p x:b@1 ; 1 p x:a@0",
@@ -481,7 +482,7 @@ def test_a_cycle_is_told_by_its_strongest_name_alone(kind: str, text: str) -> No
     assert kinds(text) & of_its_pass == {kind}
 
 
-@pytest.mark.spec("HIS-24", "HIS-25")
+@pytest.mark.spec("HIS-24", "HIS-25", "HIS-11")
 @pytest.mark.parametrize(
     ("kind", "text", "extras"),
     [
@@ -530,7 +531,7 @@ def test_an_anomaly_of_a_group_is_found(kind: str, text: str, extras: Mapping[in
     assert kind in kinds(text, extras)
 
 
-@pytest.mark.spec("HIS-35", "HIS-36", "HIS-37", "HIS-38", "HIS-39", "HIS-28")
+@pytest.mark.spec("HIS-35", "HIS-36", "HIS-37", "HIS-38", "HIS-39", "HIS-28", "HIS-11")
 @pytest.mark.parametrize(("kind", "text", "extras"), GROUPS_NEARLY)
 def test_what_is_nearly_an_anomaly_of_a_group_is_none(
     kind: str, text: str, extras: Mapping[int, Mapping[str, Any]]

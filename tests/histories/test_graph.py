@@ -6,8 +6,8 @@ from collections import defaultdict
 
 import pytest
 
-from tests.histories.graph import components, cycles, shortest_cycle
-from tests.histories.history import RECORDS, read
+from tests.histories.graph import _realtime_edges, _Vertices, components, cycles, shortest_cycle
+from tests.histories.history import INFO, RECORDS, read
 from tests.histories.model import CHANGES, Model, encode
 from tests.histories.versions import Versions
 
@@ -46,6 +46,30 @@ def _girth(edges: set[tuple[int, int]], start: int, size: int) -> int:
         if start in at:
             return steps
     return size + 1
+
+
+@pytest.mark.spec("HIS-32")
+def test_the_chain_of_moments_leads_to_what_came_after_and_to_nothing_else() -> None:
+    after = 0
+    for seed in range(40):
+        vertices = _Vertices(Versions(read(encode(Model(random.Random(seed)).run(30)))))
+        operations = vertices.operations
+        moments, edges = _realtime_edges(vertices, list(range(len(operations))))
+        assert len(edges) <= 3 * len(operations), "linear space"
+        graph = defaultdict(list)
+        for a, b, why in edges:
+            graph[a].append((b, why))
+        assert not components(graph)
+        for start, one in enumerate(operations):
+            reached, left = set[int](), [start]
+            while left:
+                new = {b for b, _ in graph.get(left.pop(), ())} - reached
+                reached |= new
+                left += new
+            later = {v for v, other in enumerate(operations) if one.completed < other.invoked and one.type != INFO}
+            assert reached - moments == later, (seed, start)
+            after += len(later)
+    assert after > 1000
 
 
 @pytest.mark.spec("HIS-32", "HIS-33")

@@ -39,7 +39,7 @@ def test_a_torn_last_line_is_dropped_and_its_operation_is_unknown() -> None:
     assert (sent.type, polled.type) == ("ok", "info")
 
 
-@pytest.mark.spec("HIS-14")
+@pytest.mark.spec("HIS-14", "HIS-10")
 @pytest.mark.parametrize(
     ("change", "why"),
     [

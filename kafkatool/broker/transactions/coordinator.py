@@ -312,7 +312,7 @@ class TransactionCoordinator:
             if self._takes_effect(entry, move.to, error):
                 # The client is told of what happened to its request; that the record is in force is another thing.
                 answer(move.code if error is ErrorCode.NONE else answer_for(error))
-            elif error is ErrorCode.REQUEST_TIMED_OUT:
+            elif error is ErrorCode.REQUEST_TIMED_OUT and not self.owned.is_lost(entry):
                 answer(answer_for(error))
                 self._await_outcome(entry, move.to, result.next_offset)
                 return

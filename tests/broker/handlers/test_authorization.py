@@ -25,7 +25,10 @@ from kafkatool.core.model.acls import (
     ResourceType,
 )
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTransaction
+from kafkatool.core.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from kafkatool.core.protocol.messages.alter_client_quotas import QuotaAlteration
 from kafkatool.core.protocol.messages.alter_configs import AlterConfigsResource
 from kafkatool.core.protocol.messages.alter_partition_reassignments import PartitionMove, TopicMoves
@@ -331,6 +334,23 @@ def test_a_batch_of_a_transaction_asks_for_its_id_before_the_topic() -> None:
     for transactional_id in ("tx", None):
         response = ask(0, {**fields, "transactional_id": transactional_id}, authorizer())
         assert of_partitions(response) == [("t", [TRANSACTION])]
+
+
+@pytest.mark.spec("SEC-84", "TXN-6")
+@pytest.mark.parametrize("version", range(4))
+def test_of_a_transaction_the_id_is_asked_for_then_the_group_then_the_topic(version: int) -> None:
+    nobody = authorizer()
+    id_, group = (ResourceType.TRANSACTIONAL_ID, "tx", Operation.WRITE), (ResourceType.GROUP, "g", Operation.READ)
+    init = {"transactional_id": "tx", "transaction_timeout_ms": 1000}
+    assert code(ask(22, init, nobody, version)) == TRANSACTION
+    assert code(ask(10, {"key": "tx", "key_type": 1}, nobody, max(version, 1))) == TRANSACTION
+    added = {**PRODUCER, "topics": [AddPartitionsToTxnTopic(topic="t", partitions=[0])]}
+    for rights, told in ((nobody, TRANSACTION), (authorizer(id_), TOPIC)):
+        assert of_partitions(ask(24, added, rights, version)) == [("t", [told])]
+    for rights, told in ((nobody, TRANSACTION), (authorizer(id_), GROUP), (authorizer(id_, group), TOPIC)):
+        assert of_partitions(ask(28, ROWS[28].fields, rights, version)) == [("t", [told])]
+        if told != TOPIC:
+            assert code(ask(25, ROWS[25].fields, rights, version)) == told
 
 
 @pytest.mark.spec("SEC-84")

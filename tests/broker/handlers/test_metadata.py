@@ -123,6 +123,12 @@ def test_who_asks_at_another_listener_is_told_its_endpoints(cache: MetadataCache
         coordinators = [
             client.call(find_coordinator_api.API, 2, FindCoordinatorRequest(key="g", key_type=kind)) for kind in (0, 1)
         ]
+        elsewhere = [state(topic, 0, 1, [1]) for topic in ("__consumer_offsets", "__transaction_state")]
+        cache.update(update(*elsewhere, brokers=[live(1), live(3, INNER=7, PLAINTEXT=8)]))
+        lacking = [
+            client.call(find_coordinator_api.API, 2, FindCoordinatorRequest(key="g", key_type=kind)) for kind in (0, 1)
+        ]
+    assert [(c.error_code, c.node_id) for c in lacking] == [(15, -1)] * 2, "the leader has no such listener"
     assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [(3, "h3", 7)]
     assert {p.partition: (p.error_code, p.leader_id) for p in answer.topics[0].partitions} == {
         0: (72, -1),

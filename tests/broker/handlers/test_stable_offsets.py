@@ -126,7 +126,7 @@ def test_of_an_aborted_transaction_nothing_is_left(stage: Stage, client: Client)
 
 
 @pytest.mark.spec("TXN-88")
-@pytest.mark.parametrize("how", ["in the log", "by the deletion of the topic"])
+@pytest.mark.parametrize("how", ["in the log", "by the deletion of the topic", "by the deletion of the group"])
 def test_a_tombstone_drops_pending_commits_and_the_marker_ends_nothing(stage: Stage, client: Client, how: str) -> None:
     write(stage, A, 5, producer=7)
     if how == "in the log":
@@ -134,7 +134,12 @@ def test_a_tombstone_drops_pending_commits_and_the_marker_ends_nothing(stage: St
     stage.lead()
     if how != "in the log":
         assert fetch(client, A) == {tuple(A): UNSTABLE}
-        stage.coordinator.on_partitions_deleted([A])
+        if "topic" in how:
+            stage.coordinator.on_partitions_deleted([A])
+        else:
+            told: list[ErrorCode] = []
+            stage.coordinator.delete("g", told.append)
+            assert told == [ErrorCode.NONE]
     assert fetch(client, A) == {tuple(A): NOTHING}
     end(stage, 7, committed=True)
     assert fetch(client, A) == {tuple(A): NOTHING}

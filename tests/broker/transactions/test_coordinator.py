@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -445,3 +446,73 @@ def test_news_of_an_older_epoch_neither_loads_nor_unloads(on: Stage) -> None:
     on.coordinator.on_leadership_change([], [stale])
     on.coordinator.on_leadership_change([SimpleNamespace(tp=OWN, leader_epoch=4)], [])  # type: ignore[list-item]
     assert on.take_jobs() == [] and on.init("id")[0] is ErrorCode.NOT_COORDINATOR
+    on.world.lead(OWN, epoch=6)
+    on.coordinator.on_leadership_change([on.world.partition(OWN)], [])
+    assert on.coordinator.describe("id") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "when the call returns"
+    (load,) = on.take_jobs()  # in the background
+    load()
+    on.settle()
+    assert described(on).state is TransactionState.EMPTY
+
+
+@pytest.mark.spec("TXN-14")
+@pytest.mark.parametrize("back", [False, True], ids=["lost", "lost and loaded again"])
+def test_what_was_decided_before_the_partition_was_lost_is_not_written_after(
+    on: Stage, monkeypatch: pytest.MonkeyPatch, back: bool
+) -> None:
+    mine = given(on)
+    writer: Any = on.coordinator._writer  # noqa: SLF001  # its append is held up, nothing else
+    append = writer.append
+
+    def held_up(*args: Any, **options: Any) -> None:
+        monkeypatch.setattr(writer, "append", append)
+        on.world.follow(OWN, epoch=5)
+        on.coordinator.on_leadership_change([], [on.world.partition(OWN)])
+        if back:
+            on.world.lead(OWN, epoch=6)
+            on.coordinator.on_leadership_change([on.world.partition(OWN)], [])
+            on.settle()
+            assert described(on).state is TransactionState.EMPTY
+        append(*args, **options)
+
+    monkeypatch.setattr(writer, "append", held_up)
+    end = on.world.partition(OWN).log.log_end_offset
+    assert on.add("id", mine, HERE) is ErrorCode.NOT_COORDINATOR
+    assert on.world.partition(OWN).log.log_end_offset == end
+    if back:
+        assert described(on).state is TransactionState.EMPTY, "as it was loaded"
+        assert on.add("id", mine, HERE) is ErrorCode.NONE, "the client's repeat"
+
+
+@pytest.mark.spec("TXN-13", "TXN-14")
+@pytest.mark.parametrize("outcome", [ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT])
+def test_what_becomes_of_a_record_after_the_partition_was_lost_and_loaded_again_changes_nothing(
+    on: Stage, monkeypatch: pytest.MonkeyPatch, outcome: ErrorCode
+) -> None:
+    mine = given(on)
+    writer: Any = on.coordinator._writer  # noqa: SLF001  # its answer is held up, nothing else
+    append = writer.append
+    acknowledge_it: list[Callable[[], None]] = []
+
+    def held_up(number: int, records: Any, *, still: Any, done: Callable[[Any], None]) -> None:
+        monkeypatch.setattr(writer, "append", append)
+        append(
+            number,
+            records,
+            still=still,
+            done=lambda result: acknowledge_it.append(lambda: done(result._replace(error=outcome))),
+        )
+
+    monkeypatch.setattr(writer, "append", held_up)
+    codes: list[ErrorCode] = []
+    on.coordinator.add_partitions("id", mine, frozenset({HERE}), codes.append)
+    on.world.follow(OWN, epoch=5)
+    on.coordinator.on_leadership_change([], [on.world.partition(OWN)])
+    on.world.lead(OWN, epoch=6)
+    on.coordinator.on_leadership_change([on.world.partition(OWN)], [])
+    on.settle()
+    assert on.end("id", mine, committed=True) is ErrorCode.NONE, "the log has it"
+    before = described(on)
+    acknowledge_it.pop()()
+    on.settle()
+    assert codes == [ErrorCode.NOT_COORDINATOR] and described(on) == before

@@ -142,6 +142,18 @@ def test_of_a_damaged_value_the_id_alone_is_not_served_until_it_expires(on: Stag
     assert on.coordinator.describe("damaged") is not LOADING, "a tombstone stands behind the damage"
 
 
+@pytest.mark.spec("TXN-12", "TXN-25")
+def test_after_a_load_the_producer_id_before_is_unknown(on: Stage) -> None:
+    exhausted = Transaction(producer_id=7, epoch=decisions.LAST_EPOCH, timeout_ms=60_000, update_ms=0)
+    write(on, (encode_key("id"), encode_value(exhausted)))
+    on.succeed(Mortal())
+    code, fresh = on.init("id", exhausted.identity)
+    assert code is NONE and fresh.producer_id != 7 and fresh.epoch == 0
+    assert on.init("id", exhausted.identity) == (NONE, fresh), "a repeat under the id before"
+    on.succeed(Mortal())
+    assert on.init("id", exhausted.identity)[0] is ErrorCode.PRODUCER_FENCED
+
+
 @pytest.mark.spec("TXN-47", "TXN-48")
 def test_ids_that_nobody_used_are_buried_in_batches_and_then_unknown(
     on: Stage, monkeypatch: pytest.MonkeyPatch
@@ -354,14 +366,16 @@ def test_a_complete_that_could_not_be_stored_is_tried_again_ever_later_without_m
     assert state() is TransactionState.COMPLETE_COMMIT
 
 
-@pytest.mark.spec("TXN-22", "TXN-24")
+@pytest.mark.spec("TXN-22", "TXN-24", "TXN-40")
 def test_what_waits_is_told_to_come_again_when_its_patience_is_over(on: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     assert coordinators.PATIENCE_MS == 1000
     monkeypatch.setattr(coordinators, "PATIENCE_MS", 10)
     mine = on.init("id")[1]
     gone = TopicPartition("gone", 0)
     assert on.add("id", mine, gone) is NONE
-    on.coordinator.end("id", mine, committed=True, done=lambda _: None)  # its marker waits for the metadata
+    ended: list[ErrorCode] = []
+    on.coordinator.end("id", mine, committed=True, done=ended.append)  # its marker waits for the metadata
+    assert ended == [NONE], "answered before the markers are written"
     codes: list[ErrorCode] = []
     on.coordinator.add_partitions("id", mine, frozenset({HERE}), codes.append)
     on.coordinator.end("id", mine, committed=True, done=codes.append)

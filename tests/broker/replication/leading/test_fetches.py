@@ -401,6 +401,21 @@ def test_a_parked_read_committed_fetch_waits_for_the_last_stable_offset(broker: 
     assert [(a.producer_id, a.first_offset) for a in committed[0].aborted or ()] == [(7, 0)]
 
 
+@pytest.mark.spec("BRK-99", "TXN-63", "TXN-40")
+def test_a_parked_read_committed_fetch_is_woken_when_the_other_replicas_have_the_marker(broker: World) -> None:
+    partition = broker.lead(isr=(1, 2), replicas=(1, 2))
+    log = partition.log
+    log.append_as_leader(batch(2, producer=(7, 0, 0), attributes=0x10), 0, origin_client=False, verification=UNVERIFIED)
+    broker.fetch(2, follower(2))
+    committed = broker.fetch(0, COMMITTED, max_wait_ms=60_000)
+    end = marker(commit=True, producer=(7, 0), base_offset=0)
+    broker.manager.appends.append({TP: end}, acks=1, timeout_ms=1, internal=True, on_done=lambda _: None)
+    assert (partition.high_watermark.offset, log.last_stable_offset, committed) == (2, 0, [])
+    broker.fetch(3, follower(2))  # no data came meanwhile, the marker alone
+    assert (partition.high_watermark.offset, log.last_stable_offset) == (3, 3)
+    assert committed[0].size_bytes == log.size_bytes
+
+
 @pytest.mark.spec("BRK-101")
 def test_a_followers_fetch_is_answered_after_it_has_moved_everything(broker: World) -> None:
     partition = broker.lead(isr=(1, 2), replicas=(1, 2, 3))

@@ -55,6 +55,26 @@ def test_a_partition_is_late_by_its_oldest_transaction_and_told_of_once_an_hour(
 
 
 @pytest.mark.spec("TXN-70")
+def test_of_several_batches_of_a_transaction_the_last_counts(tmp_path: Path) -> None:
+    clock = Clock()
+    clock.now_ms = written_ms = time.time() * 1000 // 1
+    with world(tmp_path) as broker:
+        log = broker.lead().log
+        rounds = LateTransactions(broker.manager.partitions, broker.config.transaction_max_timeout_ms, clock)
+        for number in range(2):
+            log.append_as_leader(
+                batch(producer=(7, 3, number), attributes=_TRANSACTIONAL, timestamp=int(written_ms) + 5000 * number),
+                0,
+                origin_client=False,
+                verification=UNVERIFIED,
+            )
+        for now_ms, late in ((LONGEST_MS + 5000, ()), (LONGEST_MS + 5001, (TP,))):
+            clock.now_ms = written_ms + now_ms
+            rounds.run()
+            assert rounds.partitions == late
+
+
+@pytest.mark.spec("TXN-70")
 def test_the_rounds_run_every_minute_and_only_of_what_is_led_here(tmp_path: Path) -> None:
     with world(tmp_path, transaction_max_timeout_ms="1") as broker:
         log = broker.lead().log
