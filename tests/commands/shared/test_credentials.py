@@ -266,3 +266,57 @@ def test_what_logins_and_stores_need_is_imported_where_they_are_used_alone() -> 
     assert "'kazoo'" in done.stdout, done.stderr
     for library in ("cryptography", "jks", "kerberos"):  # puresasl comes with kazoo, which looks whether it is there
         assert f"'{library}'" not in done.stdout
+
+
+@pytest.mark.spec("SEC-33", "SEC-34")
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n", "sasl.mechanism=OAUTHBEARER: not yet"),
+        ("security.protocol=SASL_SSL\nsasl.mechanism=GSSAPI\n", "sasl.mechanism=GSSAPI: not yet"),
+        ("security.protocol=TLS\n", "security.protocol=TLS: there are PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        ("sasl.login.callback.handler.class=x\n", "sasl.login.callback.handler.class is not served"),
+        ("ssl.engine.factory.class=x\n", "ssl.engine.factory.class is not served"),
+    ],
+    ids=lambda text: text.split("\n")[0],
+)
+def test_a_clients_properties_that_cannot_serve_are_wrong_usage(tmp_path: Path, text: str, told: str) -> None:
+    file = written(tmp_path / "client", text)
+    refused = CliRunner().invoke(kt, ["topics", "list", "--bootstrap-server", NOBODY, "--command-config", file])
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith(f"kt: --command-config: {file}: ") and told in refused.stderr
+
+
+@pytest.mark.spec("SEC-6")
+def test_a_clients_properties_with_a_password_that_others_may_read_are_told_of_once(tmp_path: Path) -> None:
+    text = "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+    login = 'sasl.jaas.config=x.PlainLoginModule required username="ops" password="geheim";\n'
+    file = written(tmp_path / "client", text + login)
+    Path(file).chmod(0o604)
+    asked = ["topics", "list", "--bootstrap-server", NOBODY, "--command-config", file]
+    warned = CliRunner().invoke(kt, asked).stderr
+    assert warned.count(f"kt: warning: {file} can be read by other users of this machine: chmod 600 {file}\n") == 1
+    Path(file).write_text("client.id=me\n")
+    assert "warning" not in CliRunner().invoke(kt, asked).stderr, "nothing in it is secret"
+
+
+@pytest.mark.spec("SEC-29")
+@pytest.mark.usefixtures("nodes")
+@pytest.mark.parametrize(
+    ("flags", "closed"),
+    [((), False), (("--zk-set-acl", "true"), True), (("--zk-set-acl", "false"), False)],
+    ids=["auto", "true", "false"],
+)
+def test_nodes_are_made_open_or_closed_as_the_flag_says_and_by_itself_as_the_cluster_has_them(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path, flags: Sequence[str], closed: bool
+) -> None:
+    login = ("--zk-auth-file", written(tmp_path / "login", "scheme=digest\nusername=kafka\npassword=a-word\n"))
+    new = ("create", "--replica-assignment", "1:2", "--topic")
+    made = topics(zk_connect, *login, *flags, action=[*new, "new"])
+    assert made.exit_code == 0, made.output
+    found = {str(acl) for acl in zk.acls("/config/topics/new")}
+    assert found == ({"digest:kafka:cdrwa", "world:anyone:r"} if closed else {"world:anyone:cdrwa"})
+    if closed:
+        nobody = topics(zk_connect, *flags, action=[*new, "other"])
+        assert nobody.exit_code == 1 and "--zk-set-acl true needs a login to ZooKeeper" in nobody.output
+        assert zk.get("/brokers/topics/other") is None and zk.get("/config/topics/other") is None

@@ -37,6 +37,19 @@ def test_both_sides_write_the_messages_of_the_rfc() -> None:
 
 
 @pytest.mark.spec("SEC-36")
+def test_a_client_writes_names_as_kafka_does_and_draws_24_bytes_for_its_nonce(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert scram.encode_client_first(scram.client_first("a,b=\u00fc", "x")) == b"n,,n=a=2Cb=3D\xc3\xbc,r=x"
+    drawn: list[int] = []
+
+    def token_bytes(count: int) -> bytes:
+        drawn.append(count)
+        return bytes(range(count))
+
+    monkeypatch.setattr("kafkatool.core.security.scram.secrets.token_bytes", token_bytes)
+    assert b64decode(scram.make_nonce()) == bytes(range(24)) and drawn == [24]
+
+
+@pytest.mark.spec("SEC-36")
 def test_a_real_brokers_exchange_is_reproduced() -> None:
     # golden/secure-wire-2.8.2.txt, part 5: SCRAM-SHA-512
     first = scram.client_first("alice", "fyko+d2lbbFgONRv9qkxdawL")
