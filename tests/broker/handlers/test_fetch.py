@@ -33,7 +33,7 @@ from kafkatool.core.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequestTopic,
 )
 from kafkatool.core.protocol.records.batches import Record, check_crc, decode_records, encode_batch, iter_batches
-from kafkatool.core.protocol.records.legacy import LegacyEntry, read_entries
+from kafkatool.core.protocol.records.legacy import LegacyEntry, parse_entries, read_entries
 from tests.broker.handlers.served import Client, broker_of, handler_context
 from tests.broker.replication.world import TP, Clock, World, follower, wanted, world
 from tests.broker.storage.batch_builders import batch, entry, marker
@@ -512,6 +512,12 @@ def test_the_brokers_time_is_that_of_each_entry(broker: World, client: Client) -
     broker.produce(count=2)
     (time_ms,) = {r.timestamp for r in decode_records(bytes(only(ask(client, 4, 0)).records or b""))}  # type: ignore[arg-type]
     assert [(e.timestamp, e.attributes) for e in entries_of(only(ask(client, 3, 0)))] == [(time_ms, 8)] * 2
+    broker.partition().append_as_leader(encode_batch([Record(i, 1, b"k", b"v") for i in range(2)], codec=1))
+    answer = only(ask(client, 3, 2))
+    stored = {r.timestamp for r in decode_records(bytes(only(ask(client, 4, 2)).records or b""))}  # type: ignore[arg-type]
+    (wrapper,) = parse_entries(bytes(answer.records or b""))  # type: ignore[arg-type]
+    assert ({wrapper.timestamp}, wrapper.attributes) == (stored, 8 | 1)
+    assert {e.timestamp for e in entries_of(answer)} == stored != {1}
 
 
 @pytest.mark.spec("ADM-93")
@@ -590,7 +596,19 @@ def test_conversion_may_be_switched_off_for_a_topic(broker: World, client: Clien
     broker.logs.update_defaults(broker_config(log_message_downconversion_enable="false"))
     assert only(ask(client, 3, 0)).error_code == 35, "the broker's property is the default"
     broker.lead(epoch=3, isr=(1, 2))
-    assert [e.offset for e in entries_of(only(ask(client, 3, 0, replica_id=2)))] == [0]  # a broker of that age follows
+    for version in range(4):  # a broker of that age follows
+        assert [e.offset for e in entries_of(only(ask(client, version, 0, replica_id=2)))] == [0]
+
+
+@pytest.mark.spec("ADM-94")
+def test_what_lies_in_the_log_as_it_is_wanted_needs_no_conversion(broker: World, client: Client) -> None:
+    old = entry(0, timestamp=77)
+    broker.follow(epoch=3).log.append_as_follower(memoryview(old))
+    broker.lead(epoch=4)
+    broker.logs.update_topic_config("t", {"message.downconversion.enable": "false"})
+    for version, code in ((0, 35), (1, 35), (2, 0), (3, 0)):
+        answer = only(ask(client, version, 0))
+        assert (answer.error_code, bytes(answer.records or b"")) == (code, b"" if code else old)  # type: ignore[arg-type]
 
 
 @pytest.mark.spec("ADM-93", "ADM-98")
@@ -682,3 +700,11 @@ def test_who_asks_the_wrong_broker_is_told_the_leader(broker: World, client: Cli
     assert (answer := only(ask(client, 12, 0, replica_id=3))).error_code == 6
     assert answer.current_leader is not None and answer.current_leader.leader_id == 2
     assert only(ask(client, 11, 0, replica_id=3)).current_leader is None
+    broker.lead(epoch=5)
+    broker.know(TP, brokers={1: 9001, 2: 9002}, leader=1)
+    for epoch, code in ((4, 74), (6, 75)):
+        topics = [FetchRequestTopic(topic="t", partitions=[replace(wanted(0, 0), current_leader_epoch=epoch)])]
+        message = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=topics)
+        fenced = only(client.call(fetch.API, 12, message))
+        assert fenced.error_code == code
+        assert fenced.current_leader is not None and fenced.current_leader.leader_id == 1

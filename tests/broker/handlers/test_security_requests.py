@@ -214,6 +214,32 @@ def test_of_many_who_add_at_once_nobody_loses_anything(
 
 
 @pytest.mark.spec("SEC-89")
+def test_the_last_entry_takes_the_node_only_as_it_was_read(
+    zk: MemoryZooKeeper, authorizer: Authorizer, follower: AclFollower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another adds an entry between the look and the deletion: the node stays, with that entry alone."""
+    admin = AclAdmin(zk, authorizer, follower, prefixed_allowed=True)
+    orders = ResourcePattern(ResourceType.TOPIC, "orders", PatternType.LITERAL)
+    entries = [Entry(f"User:{who}", "*", Operation.READ, Permission.ALLOW) for who in ("alice", "bob")]
+    delete = zk.delete
+
+    def meet_another(path: str, version: int = -1) -> None:
+        monkeypatch.undo()
+        zk.set(path, AclZnode.encode(frozenset(entries)), version)
+        delete(path, version)
+
+    handlers = {key: HANDLERS[key] for key in (30, 31)}
+    with broker_of(handlers, handler_context(authorizer=authorizer, acl_admin=admin)) as client:
+        client.call(creating.API, 2, creating.CreateAclsRequest(creations=[AclCreation(**GOOD)]))  # type: ignore[arg-type]
+        monkeypatch.setattr(zk, "delete", meet_another)
+        fields = {"resource_type": ResourceType.TOPIC, "pattern_type": PatternType.LITERAL, "operation": 1}
+        one = deleting.DeleteAclsFilter(**fields, principal="User:alice", permission_type=1)  # type: ignore[arg-type]
+        client.call(deleting.API, 2, deleting.DeleteAclsRequest(filters=[one]))
+    node = zk.get(AclZnode.path(orders))
+    assert node is not None and AclZnode.decode(orders, node.data) == frozenset(entries[1:])
+
+
+@pytest.mark.spec("SEC-89")
 def test_who_meets_other_writers_ten_times_is_refused_and_nothing_is_told(
     zk: MemoryZooKeeper, authorizer: Authorizer, follower: AclFollower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,12 +250,15 @@ def test_who_meets_other_writers_ten_times_is_refused_and_nothing_is_told(
         tries.append(path)
         raise NodeExistsError(path)
 
+    pauses: list[float] = []
+    monkeypatch.setattr("kafkatool.core.operations.acls.time", SimpleNamespace(sleep=pauses.append))
     monkeypatch.setattr(zk, "create", meet_another)
     with broker_of({30: HANDLERS[30]}, handler_context(authorizer=authorizer, acl_admin=admin)) as client:
         request = creating.CreateAclsRequest(creations=[AclCreation(**GOOD)])  # type: ignore[arg-type]
         (told,) = client.call(creating.API, 1, request).results
     assert told.error_code == -1
     assert tries == ["/kafka-acl/Topic/orders"] * 10
+    assert len(pauses) >= 9 and all(0.1 <= pause <= 0.15 for pause in pauses), "100 to 150 ms apart"
     assert not list(authorizer.table)
 
 

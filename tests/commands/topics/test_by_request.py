@@ -243,11 +243,13 @@ def test_a_topic_is_created_with_what_was_said_and_the_clusters_defaults(broker:
         ["--partitions", 3],
         ["--replication-factor", 2, "--config", "a=b"],
         ["--replica-assignment", "1:2,2:1"],
+        ["--partitions", 3, "--replication-factor", 2],
     ):
         found = _run(broker, "create", "--topic", "t", *flags)
         assert (found.exit_code, found.stdout) == (0, "Created topic t.\n")
     topics = [r.topics[0] for _, r in _asked(broker, "CreateTopics")]  # type: ignore[attr-defined]
-    assert [(t.num_partitions, t.replication_factor) for t in topics] == [(-1, -1), (3, -1), (-1, 2), (-1, -1)]
+    assert [(t.num_partitions, t.replication_factor) for t in topics] == [(-1, -1), (3, -1), (-1, 2), (-1, -1), (3, 2)]
+    assert topics[4].assignments == []
     assert [(a.partition, a.broker_ids) for a in topics[3].assignments] == [(0, [1, 2]), (1, [2, 1])]
     assert [(c.name, c.value) for c in topics[2].configs] == [("a", "b")]
 

@@ -1,10 +1,13 @@
 """The client of a cluster, against brokers made of functions: where requests go, and when they are sent again."""
 
 import socket
+import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
+from kafkatool.core.client import cluster as client_cluster
 from kafkatool.core.client.addresses import Address
 from kafkatool.core.client.cluster import ClusterClient
 from kafkatool.core.client.settings import ClientSettings
@@ -163,6 +166,22 @@ def test_a_connection_that_the_broker_has_ended_is_opened_again(brokers: list[Fa
         client.refresh()
         assert client.brokers
     assert brokers[0].connections + brokers[1].connections + brokers[2].connections == 2
+
+
+@pytest.mark.spec("ADM-53")
+def test_pauses_begin_with_the_backoff_and_double_up_to_a_second(
+    brokers: list[FakeBroker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    stands_for = SimpleNamespace(sleep=pauses.append, monotonic=time.monotonic)
+    monkeypatch.setattr(client_cluster, "time", stands_for)
+    refused = listing.ListPartitionReassignmentsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, topics=[])
+    answers = iter([refused] * 6 + [NOTHING_MOVES])
+    brokers[1].answers[listing.API.key] = lambda _: next(answers)
+    settings = ClientSettings(whole_timeout_ms=1_000_000)
+    with _client(brokers[0], settings=settings) as client:
+        client.controller(listing.API, LIST, codes=lambda a: [a.error_code] if a.error_code else [])
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
 
 
 @pytest.mark.spec("ADM-53")
