@@ -291,6 +291,7 @@ TABLE_A = {
 @pytest.mark.spec("BRK-1", "ADM-84")
 def test_each_api_is_served_in_exactly_the_versions_of_table_a() -> None:
     assert {key: load_handlers()[key].versions for key in TABLE_A} == TABLE_A
+    assert load_handlers()[20].versions == (0, 3), "DeleteTopics by id is not served"
 
 
 @pytest.mark.spec("BRK-1", "BRK-155", "BRK-156", "TXN-102", "TXN-29", "TXN-35", "TXN-91")

@@ -12,6 +12,7 @@ import pytest
 
 from kafkatool.broker.administration.acls import AclAdmin
 from kafkatool.broker.administration.users import Upsertion, UserAdmin, is_loopback
+from kafkatool.broker.embedded.certificates import Authority
 from kafkatool.broker.handlers.call import load_handlers
 from kafkatool.broker.handlers.dispatch import Dispatcher
 from kafkatool.broker.runtime.timer import Timer
@@ -31,7 +32,8 @@ from kafkatool.core.zookeeper.acl_znodes import AclZnode
 from tests.broker.groups.test_administration import make_stable
 from tests.broker.groups.test_coordinator import Stage
 from tests.broker.handlers.served import Client, broker_of, handler_context
-from tests.broker.network.secured import ALICE, HANDSHAKE_1, authenticate, secured
+from tests.broker.network.raw_client import RawClient
+from tests.broker.network.secured import ALICE, HANDSHAKE_1, authenticate, secured, tls_client
 from tests.broker.replication.world import wanted, world
 from tests.core.zookeeper.memory import MemoryEnsemble, MemoryZooKeeper
 from tests.waiting import eventually
@@ -63,6 +65,22 @@ def test_where_no_login_is_due_its_requests_are_refused_and_the_connection_stays
                 refused = client.call(sasl_authenticate.API, version, token)
                 assert (refused.error_code, refused.auth_bytes, refused.session_lifetime_ms) == (34, b"", 0)
                 assert refused.error_message == "SaslAuthenticate request received after successful authentication"
+
+
+@pytest.mark.spec("SEC-62")
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT"])
+def test_over_tls_and_behind_a_login_they_are_refused_too(protocol: str, tmp_path: Path) -> None:
+    authority = Authority.open(tmp_path) if protocol == "SSL" else None
+    timer = Timer("test")
+    served = Dispatcher({17: HANDLERS[17], 36: HANDLERS[36]}, replace(handler_context(), timer=timer))
+    with secured(protocol, authority, served) as server:
+        client = RawClient(server.endpoints[0].port) if authority is None else tls_client(server, authority)
+        with contextlib.closing(client):
+            if authority is None:
+                assert client.ask(HANDSHAKE_1)[4:6] == client.ask(authenticate(ALICE))[4:6] == b"\0\0"
+            for _ in range(2):
+                assert client.ask(HANDSHAKE_1)[4:6] == client.ask(authenticate(ALICE))[4:6] == (34).to_bytes(2)
+    timer.close()
 
 
 # --- ACLs ------------------------------------------------------------------------------------------------------------

@@ -74,6 +74,7 @@ def test_a_damaged_node_denies_its_resource_alone_and_a_damaged_change_has_all_r
     follower.start()
     assert not reads(authorizer, "orders") and reads(authorizer, "others")
     assert [r.levelname for r in caplog.records] == ["WARNING", "ERROR"]
+    assert zk.get("/kafka-acl/Spaceship/x") is not None, "left alone"
     zk.set(AclZnode.path(ORDERS), AclZnode.encode(ALLOWED), 0)
     tell(zk, ORDERS, b"\xff")
     eventually(lambda: reads(authorizer, "orders"), "the change holds")

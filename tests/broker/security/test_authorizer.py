@@ -50,6 +50,13 @@ def test_a_super_user_may_do_each_thing_to_each_kind_of_resource_whatever_denies
             assert not authorizer.allows(ALICE, "10.0.0.1", operation, kind, name, "")
 
 
+@pytest.mark.spec("SEC-78")
+def test_of_a_damaged_node_super_users_alone_are_let_in() -> None:
+    authorizer = Authorizer({"User:admin"}, allow_without_acl=True)
+    authorizer.follow(AclTable().with_entries({ORDERS: None}))
+    assert reads(authorizer, Principal("User", "admin")) and not reads(authorizer)
+
+
 @pytest.mark.spec("SEC-81")
 def test_any_topic_is_allowed_by_the_setting_unless_all_are_denied() -> None:
     authorizer = Authorizer((), allow_without_acl=True)

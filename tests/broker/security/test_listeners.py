@@ -164,6 +164,18 @@ def test_a_listener_where_nobody_needs_to_prove_anything_is_warned_of(
     assert bool(warn_of_open_doors(network_config(**given))) == is_open
 
 
+@pytest.mark.spec("SEC-52")
+def test_each_open_listener_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    given = {
+        "listeners": "PLAINTEXT://:9092,OUTER://192.0.2.1:9093,INNER://127.0.0.1:9094",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUTER:PLAINTEXT,INNER:PLAINTEXT",
+    }
+    may = "anybody who can reach it may read, write and delete everything"
+    told = [f"listener {where}: {may}" for where in ("PLAINTEXT on *:9092", "OUTER on 192.0.2.1:9093")]
+    assert warn_of_open_doors(network_config(**given)) == told
+    assert [(r.levelname, r.getMessage()) for r in caplog.records] == [("WARNING", text) for text in told]
+
+
 @pytest.mark.spec("SEC-46")
 def test_each_kind_of_property_may_be_a_listeners_own(broker: Certificate) -> None:
     module = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="x";'

@@ -33,6 +33,16 @@ def test_defaults_are_those_of_the_requirements() -> None:
     assert made.message_max_bytes == 1_000_012
 
 
+@pytest.mark.spec("SEC-63", "SEC-95", "SEC-96", "SEC-97")
+def test_the_limits_of_who_comes_are_those_of_the_requirements() -> None:
+    made = config()
+    assert (made.max_connections, made.max_connections_per_ip) == (2_147_483_647, 2_147_483_647)
+    assert (made.sasl_server_max_receive_size, made.kt_max_unauthenticated_connections) == (524_288, 1000)
+    assert made.kt_authentication_timeout_ms == 10_000
+    with pytest.raises(ConfigError, match=r"kt\.authentication\.timeout\.ms"):
+        config(kt_authentication_timeout_ms="99")
+
+
 def test_the_finest_unit_given_wins_and_a_negative_one_means_no_limit() -> None:
     assert config(log_retention_hours="2").log_retention_ms == 7_200_000
     assert config(log_retention_hours="2", log_retention_minutes="3").log_retention_ms == 180_000

@@ -128,7 +128,7 @@ def test_each_partition_is_told_by_its_own_code_in_kafkas_words(broker: FakeBrok
     )
 
 
-@pytest.mark.spec("ADM-45", "ADM-48")
+@pytest.mark.spec("ADM-45", "ADM-48", "ADM-11")
 def test_all_partitions_are_asked_for_by_null_and_those_already_right_come_from_the_metadata(
     broker: FakeBroker,
 ) -> None:
@@ -139,6 +139,7 @@ def test_all_partitions_are_asked_for_by_null_and_those_already_right_come_from_
     assert len(document["items"]) == len(LEADERS)
     assert _run(broker).stdout == found.stdout  # as with ZooKeeper
     assert all(request.topics is None for request in _asked(broker))
+    assert broker.client_ids == {"kt-elect"}
 
 
 @pytest.mark.spec("ADM-45")

@@ -614,7 +614,7 @@ def test_a_rollback_of_what_has_ended_runs_under_the_throttle(cluster: Cluster, 
     assert not any(cluster.configs.values())
 
 
-@pytest.mark.spec("ADM-41", "ADM-19")
+@pytest.mark.spec("ADM-41", "ADM-19", "ADM-11")
 def test_all_that_moves_is_listed_in_kafkas_form(cluster: Cluster) -> None:
     nothing = cluster.run("list")
     assert (nothing.exit_code, nothing.stdout) == (0, "No partition reassignments found.\n")
@@ -625,6 +625,7 @@ def test_all_that_moves_is_listed_in_kafkas_form(cluster: Cluster) -> None:
         "Current partition reassignments:\nt-0: replicas: 3,4,1,2. adding: 3,4. removing: 1,2.\n"
         "t-1: replicas: 2,1. removing: 1.\nt-2: replicas: 1,2,4. adding: 4.\n",
     )
+    assert cluster.brokers[0].client_ids == {"kt-reassign"}
     items = orjson.loads(cluster.run("list", "--output", "json").stdout)["items"]
     assert [i["to"] for i in items] == [[3, 4], [2], [1, 2, 4]]
 

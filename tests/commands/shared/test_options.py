@@ -173,3 +173,10 @@ def test_a_session_of_several_hosts_and_a_chroot_has_kafkas_time_outs_and_zookee
             "max_packet_bytes": 1_048_575,
         }
     ]
+
+
+@pytest.mark.spec("ADM-2")
+@pytest.mark.parametrize("address", ["kafka1", "kafka1:0", "kafka1:65536", "::1:9092"])
+def test_what_is_no_address_of_a_broker_is_wrong_usage(address: str) -> None:
+    result = CliRunner().invoke(kt, ["topics", "list", "--bootstrap-server", address])
+    assert (result.exit_code, result.stdout) == (2, "") and "--bootstrap-server" in result.stderr

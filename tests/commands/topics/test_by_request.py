@@ -101,13 +101,17 @@ def _created(code: int = 0, message: str | None = None) -> object:
 # --- list and describe -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("ADM-31")
+@pytest.mark.spec("ADM-31", "ADM-11", "ADM-18")
 def test_names_are_listed_in_order_and_internal_ones_as_the_broker_says(broker: FakeBroker) -> None:
     internal = MetadataResponseTopic(topic="__own", topic_id=ID, is_internal=True, partitions=[])
     refused = MetadataResponseTopic(topic="hidden", error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, partitions=[])
     _tell(broker, _topic("b"), internal, _topic("Z"), refused)
     assert _run(broker, "list").stdout == "Z\n__own\nb\n"
     assert _run(broker, "list", "--exclude-internal").stdout == "Z\nb\n"
+    assert broker.client_ids == {"kt-topics"}
+    items = orjson.loads(_run(broker, "list", "--output", "json").stdout)["items"]
+    assert [(i["topic"], i["marked_for_deletion"]) for i in items] == [("Z", None), ("__own", None), ("b", None)]
+    assert _run(broker, "list", "--output", "tsv").stdout.splitlines()[1].startswith("Z\t\t")
     lacking = _run(broker, "list", "--topic", "nowhere")
     assert (lacking.exit_code, lacking.stdout) == (1, "")
     assert lacking.stderr.startswith("kt: not permitted: Describe on topic hidden (broker 1 as User:ANONYMOUS): ")

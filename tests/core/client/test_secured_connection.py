@@ -127,10 +127,12 @@ def test_a_close_wakes_who_waits_for_an_answer_by_tls(authority: Authority) -> N
 
 
 @pytest.mark.spec("SEC-41")
-def test_a_request_that_is_not_answered_in_time_by_tls_is_given_up(authority: Authority) -> None:
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT"])
+def test_a_request_that_is_not_answered_in_time_is_given_up(protocol: str, authority: Authority) -> None:
+    security = by_tls(authority) if protocol == "SSL" else by_password("PLAIN")
     with (
-        secured("SSL", authority, lambda _: None) as server,
-        connect(server.endpoints[0].port, by_tls(authority)) as connection,
+        secured(protocol, authority if protocol == "SSL" else None, lambda _: None) as server,
+        connect(server.endpoints[0].port, security) as connection,
         pytest.raises(BrokerUnreachableError, match="timed out"),
     ):
         connection.send(heartbeat.API, 0, HEARTBEAT, timeout_ms=300)
