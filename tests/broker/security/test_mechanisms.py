@@ -19,7 +19,7 @@ def test_no_mutated_token_of_plain_is_accepted(count: int) -> None:
     print("seed", seed)
     rng = random.Random(seed)
     users = PlainUsers({"alice": "alice-secret", "bob": "b"})
-    assert PlainExchange(users).take(TOKEN).user == "alice"
+    assert PlainExchange(users).take(TOKEN).user == PlainExchange(users).take(b"alice" + TOKEN).user == "alice"
     for _ in range(count):
         token = bytearray(TOKEN)
         for _ in range(rng.randrange(1, 4)):

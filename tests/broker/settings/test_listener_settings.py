@@ -1,12 +1,15 @@
 """Properties of listeners, and which of them brokers use among themselves."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from kafkatool.broker.settings.config import BrokerConfig
+from kafkatool.broker.settings.inter_broker import inter_broker_security, login_module
 from kafkatool.broker.settings.listeners import listener_properties
 from kafkatool.core.errors import ConfigError
+from kafkatool.core.model.values import Endpoint
 
 LISTENERS = {
     "zookeeper.connect": "none:1",
@@ -145,3 +148,34 @@ def test_what_would_decide_who_gets_in_and_is_not_run_here_refuses_the_start(
     with pytest.raises(ConfigError, match=f"^{re.escape(f'{prefix}{name}=com.example.Mine')} is not served"):
         BrokerConfig.from_properties(given | {f"{prefix}{name}": "com.example.Mine"})
     BrokerConfig.from_properties(given | {f"{prefix}{name}": default})
+
+
+@pytest.mark.spec("SEC-64")
+def test_users_and_own_login_are_the_listeners_own_else_its_sections_else_those_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def module(user: str) -> str:
+        return f"x.PlainLoginModule required username=broker password=own user_{user}=geheim;"
+
+    scram = "x.ScramLoginModule required username=scram password=own;"
+    (file := tmp_path / "jaas").write_text(
+        f"mine.KafkaServer {{ {module('one')} }};\nKafkaServer {{ {module('two')} {scram} }};\n"
+    )
+    named = {"kt.jaas.config": str(file)}
+    own = {"listener.name.mine.plain.sasl.jaas.config": module("three")}
+    for given, listener, user in (
+        (named | own, "MINE", "user_three"),
+        (named, "MINE", "user_one"),
+        (named | own, "OTHER", "user_two"),
+    ):
+        assert user in login_module(given, listener, "PLAIN").options
+    assert login_module(named, "MINE", "SCRAM-SHA-512").option("username") == "scram"
+    monkeypatch.setenv("KAFKA_OPTS", f"-Xmx1g -Djava.security.auth.login.config={file}")
+    assert "user_one" in login_module({}, "MINE", "PLAIN").options
+    by_plain = {"sasl.mechanism.inter.broker.protocol": "PLAIN"}
+    security = inter_broker_security(by_plain, Endpoint("MINE", "h", 1, "SASL_PLAINTEXT"))
+    assert security is not None and security.login is not None
+    assert (security.login.user, security.login.password.reveal()) == ("broker", "own")
+    monkeypatch.delenv("KAFKA_OPTS")
+    with pytest.raises(ConfigError, match=r"a section KafkaServer in the file of kt\.jaas\.config"):
+        login_module({}, "MINE", "PLAIN")
