@@ -94,9 +94,8 @@ def commit(
         )
         for p in places or (A,)
     ]
-    request = wire.TxnOffsetCommitRequest(
-        transactional_id="id", group_id=group, producer_id=7, producer_epoch=2, topics=topics, **fields
-    )
+    named = {"transactional_id": "id", "producer_id": 7, "producer_epoch": 2, **fields}
+    request = wire.TxnOffsetCommitRequest(group_id=group, topics=topics, **named)
     answer = client.call(wire.API, version, request)
     assert [(t.topic, p.partition) for t in answer.topics for p in t.partitions] == list(places or (A,))
     return [p.error_code for t in answer.topics for p in t.partitions]
@@ -129,10 +128,16 @@ def test_a_commit_is_refused_in_the_order_of_the_checks(
     ]
     described = stage.coordinator.describe("g")
     assert (described.state, described.protocol_type) == ("Empty", ""), "made, and simple"
+    assert commit(client, version, transactional_id="") == [NONE], "it is for the verification alone"
     owned_group(stage).group.die()
     assert commit(client, version) == [AWAY]
     stage.coordinator.shutdown()
     assert commit(client, version) == [AWAY]
+    assert commit(client, version, group="") == [ErrorCode.INVALID_GROUP_ID], "the id comes first"
+    partitions.end(0, None)
+    assert commit(client, version) == [AWAY], "before that it does not lead"
+    partitions.begin_load(0, stage.epoch + 1)
+    assert commit(client, version) == [AWAY], "and before that it loads"
 
 
 def member_of(stage: Stage, instance_id: str | None = None) -> str:

@@ -11,6 +11,7 @@ import pytest
 from kafkatool.broker.handlers.call import load_handlers
 from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.broker.storage.batches.transaction_markers import Marker
+from kafkatool.broker.transactions import coordinator as coordinators
 from kafkatool.broker.transactions.coordinator import DescribedTransaction
 from kafkatool.broker.transactions.marker_writes import MarkerWrite, OffsetsEnd
 from kafkatool.broker.transactions.states import TransactionState
@@ -289,7 +290,9 @@ def told_states(on: Served) -> list[str]:
 
 
 @pytest.mark.spec("TXN-8", "TXN-24", "TXN-34", "TXN-36", "TXN-93", "TXN-94")
-def test_who_loads_or_does_not_lead_or_stops_says_so_in_each_request(on: Served) -> None:
+def test_who_loads_or_does_not_lead_or_stops_says_so_in_each_request(
+    on: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     me = on.init(0)[1]
     half, none = Identity(me.producer_id, -1), Identity(77, 0)
     groups = SimpleNamespace(partition_of=lambda _: OFFSETS.partition)
@@ -336,6 +339,10 @@ def test_who_loads_or_does_not_lead_or_stops_says_so_in_each_request(on: Served)
 
     with broker_of({25: load_handlers()[25]}, context) as client:
         assert listed() == (NONE, 1)
+        assert on.stage.add("id", me, TopicPartition("gone", 0)) is NONE
+        on.stage.coordinator.end("id", me, committed=True, done=_ignore)  # its marker waits for the metadata
+        monkeypatch.setattr(coordinators, "PATIENCE_MS", 10)
+        assert add_offsets(client, me) == ErrorCode.CONCURRENT_TRANSACTIONS
         on.stage.world.follow(OWN, epoch=5)
         on.stage.coordinator.on_leadership_change([], [on.stage.world.partition(OWN)])
         assert (told(client), listed()) == ({ErrorCode.NOT_COORDINATOR}, (NONE, 0))

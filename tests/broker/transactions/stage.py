@@ -187,7 +187,7 @@ class Stage:
         self.world = world
         self._logs = logs
         self._timer = timer
-        self.passed_ms = 0.0
+        self.passed_ms = self.stepped_ms = 0.0  # what clocks show: both of them, the wall's beside that
         self.mortal = Mortal()
         self.deleted: set[TopicPartition] = set()
         self.ended_offsets: list[OffsetsEnd] = []
@@ -222,7 +222,7 @@ class Stage:
             next_producer_id=lambda: next(self._ids),
             count_partitions=lambda: 1,
             find_deleted=lambda asked: self.deleted & set(asked),
-            clock=CoordinatorClock(lambda: self.passed_ms, lambda: self.passed_ms),
+            clock=CoordinatorClock(lambda: self.passed_ms, lambda: self.passed_ms + self.stepped_ms),
         )
         self.coordinator.on_leadership_change([self.world.partition(OWN)], [])
         self.settle()

@@ -21,7 +21,7 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import Record, encode_batch, iter_batches
 from tests.broker.replication.world import follower, world
 from tests.broker.storage.logs import everything
-from tests.broker.transactions.stage import HERE, HOUR_MS, OWN, Mortal, Stage, stage
+from tests.broker.transactions.stage import HERE, HOUR_MS, OWN, THERE, Mortal, Stage, stage
 from tests.waiting import eventually
 
 NONE, LOADING = ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -364,6 +364,67 @@ def test_a_complete_that_could_not_be_stored_is_tried_again_ever_later_without_m
     assert on.markers(HERE, mine.producer_id) == [(0, True)], "one marker"
     on.settle()
     assert state() is TransactionState.COMPLETE_COMMIT
+
+
+@pytest.mark.spec("TXN-45")
+def test_no_transaction_is_given_up_by_a_step_of_the_clock_and_none_is_kept(on: Stage) -> None:
+    mine = on.init("id")[1]
+    assert on.add("id", mine, HERE) is NONE
+    for step_ms in (365 * DAY_MS, -2 * 365 * DAY_MS):
+        on.stepped_ms += step_ms
+        on.coordinator.time_out()
+        on.settle()
+        assert state_of(on) is TransactionState.ONGOING
+    on.passed_ms += 60_001
+    on.coordinator.time_out()
+    on.settle()
+    assert state_of(on) is TransactionState.COMPLETE_ABORT
+
+
+@pytest.mark.spec("TXN-56")
+def test_a_complete_that_timed_out_is_in_force_once_it_is_replicated_and_is_not_stored_twice(
+    on: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = on.init("id")[1]
+    on.world.lead(OWN, epoch=1, isr=(1, 2), replicas=(1, 2), version=1)
+    on.succeed_here(Mortal())
+    acknowledge(on)
+    on.coordinator.add_partitions("id", mine, frozenset({HERE}), lambda _: None)
+    acknowledge(on)
+    on.coordinator.end("id", mine, committed=True, done=lambda _: None)
+    unheard(on, monkeypatch, ErrorCode.REQUEST_TIMED_OUT)
+    acknowledge(on)  # the decision; what is stored next is that it is complete
+    end = on.world.partition(OWN).log.log_end_offset
+    assert on.markers(HERE, mine.producer_id) == [(mine.epoch, True)]
+    assert state_of(on) is TransactionState.PREPARE_COMMIT
+    acknowledge(on)
+    assert state_of(on) is TransactionState.COMPLETE_COMMIT
+    assert on.world.partition(OWN).log.log_end_offset == end
+    assert on.markers(HERE, mine.producer_id) == [(mine.epoch, True)]
+
+
+@pytest.mark.spec("TXN-56")
+def test_a_complete_that_finds_the_partition_lost_is_dropped_and_the_next_sends_all_again(
+    on: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = on.init("id")[1]
+    assert on.add("id", mine, HERE, THERE) is NONE
+    complete = on.coordinator._complete  # noqa: SLF001  # the partition goes just before its record
+
+    def lose_first(*args: Any) -> None:
+        on.world.follow(OWN, epoch=5)
+        on.coordinator.on_leadership_change([], [on.world.partition(OWN)])
+        complete(*args)
+
+    monkeypatch.setattr(on.coordinator, "_complete", lose_first)
+    end = on.world.partition(OWN).log.log_end_offset
+    on.coordinator.end("id", mine, committed=True, done=lambda _: None)
+    on.settle()
+    assert on.world.partition(OWN).log.log_end_offset == end + 1, "the decision alone"
+    on.world.lead(OWN, epoch=6)
+    on.succeed_here(Mortal())
+    assert state_of(on) is TransactionState.COMPLETE_COMMIT
+    assert [len(on.markers(place, mine.producer_id)) for place in (HERE, THERE)] == [2, 2]
 
 
 @pytest.mark.spec("TXN-22", "TXN-24", "TXN-40")

@@ -132,7 +132,7 @@ def test_none_of_several_requests_on_the_way_overtakes_the_first(leader: Leader)
     assert codes(again, leader.produce(4)) == [NONE, NONE]
 
 
-@pytest.mark.spec("TXN-76")
+@pytest.mark.spec("TXN-76", "TXN-26")
 def test_a_higher_epoch_has_an_order_of_its_own(leader: Leader) -> None:
     leader.produce(5)
     leader.questions.clear()
