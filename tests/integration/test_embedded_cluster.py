@@ -15,8 +15,11 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from kafkatool.broker.embedded import ports as embedded_ports
+from kafkatool.broker.embedded import processes
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.broker.embedded.cluster_files import ClusterFiles
+from kafkatool.broker.embedded.ports import free_ports
 from kafkatool.broker.embedded.running import running_clusters
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError, KafkatoolError, RefusedError
@@ -189,6 +192,33 @@ def test_who_shares_is_asked_before_what_the_others_would_notice(directory: Path
         assert len(asked) == 9
     finally:
         cluster.down()
+
+
+def test_the_port_of_a_broker_that_is_down_is_nobody_elses(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither while it is down nor while it starts, for which a busy machine takes half a minute."""
+
+    def is_picked() -> bool:
+        with monkeypatch.context() as patched:
+            patched.setattr(embedded_ports, "candidate_ports", lambda: range(port, port + 1))
+            return list(free_ports(1)) == [port]
+
+    with EmbeddedCluster(brokers=2, directory=directory, options=STEADY) as cluster:
+        port = cluster.status().brokers[1].port
+        cluster.kill_broker(2)
+        assert not is_picked()
+        started: list[bool] = []
+        spawn = processes.spawn
+
+        def look_and_spawn(*given: Any) -> subprocess.Popen[bytes]:
+            started.append(is_picked())
+            return spawn(*given)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(processes, "spawn", look_and_spawn)
+            psutil.Process(cluster.status().brokers[0].pid).kill()
+            eventually(lambda: cluster.status().brokers[0].pid is None, "it to end")
+            cluster.restore()
+        assert started == [False, False]
 
 
 def test_what_is_restored_is_in_sync(directory: Path) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import shlex
+import socket
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,7 @@ from kafkatool.broker.embedded.cluster_files import (
     is_temporary,
     remove_directory,
 )
-from kafkatool.broker.embedded.ports import HOST, free_ports, is_free
+from kafkatool.broker.embedded.ports import HOST, free_ports, hold, is_free
 from kafkatool.broker.embedded.slips import refuse_unknown, require_properties
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.core.errors import KafkatoolError, RefusedError, ZooKeeperError
@@ -142,6 +143,7 @@ class EmbeddedCluster:
         self._known: dict[int, psutil.Process] = {}
         self._broken = False  # a broker was ended here: replicas may be behind, though it runs again
         self._before_breaking: Callable[[], None] | None = None
+        self._held_ports: dict[int, socket.socket | None] = {}  # of brokers that do not run, or do not listen yet
         self._usage: Usage | None = None
         self._guardian: subprocess.Popen[bytes] | None = None
         self._shared = self._is_let_go = False
@@ -545,6 +547,16 @@ class EmbeddedCluster:
         running = self._running(broker_id)
         self._broken = True
         processes.end(running, gentle=gentle)
+        self._hold_port(broker_id)
+
+    def _hold_port(self, broker_id: int) -> None:
+        """Have no other cluster take the port of a broker that is to start again."""
+        self._let_port_go(broker_id)
+        self._held_ports[broker_id] = hold(self.files.require().ports[broker_id])
+
+    def _let_port_go(self, broker_id: int) -> None:
+        if (held := self._held_ports.pop(broker_id, None)) is not None:
+            held.close()
 
     def _have_turn(self) -> None:
         """Wait until this process may break what it shares with others."""
@@ -580,9 +592,12 @@ class EmbeddedCluster:
         for broker_id in brokers:
             # Whoever killed it, the system may still be closing its sockets.
             self._check_free(spec.ports[broker_id], f"broker {broker_id}", patience_ms=2000)
+            self._hold_port(broker_id)
         for broker_id in brokers:
             self._spawn(broker_id, spec)
         self._wait_ready(spec, brokers)
+        for broker_id in brokers:
+            self._let_port_go(broker_id)
         if "faults" in vars(self):
             for broker_id in brokers:
                 self.faults.renew(broker_id)
@@ -756,6 +771,8 @@ class EmbeddedCluster:
         for child in self._children.values():
             child.wait()
         self._children.clear()
+        for broker_id in list(self._held_ports):
+            self._let_port_go(broker_id)
         (self._zookeeper_child or self._zookeeper(spec)).stop(gentle=gentle)
         self._zookeeper_child = None
 
@@ -767,6 +784,8 @@ class EmbeddedCluster:
             if child is not None and child.poll() is None:
                 child.returncode = 0
         self._children.clear()
+        for broker_id in list(self._held_ports):
+            self._let_port_go(broker_id)
         self._zookeeper_child = None
 
     @contextlib.contextmanager

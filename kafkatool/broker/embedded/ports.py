@@ -8,6 +8,7 @@ and is then connected with itself.
 import contextlib
 import random
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,21 +25,34 @@ def is_free(port: int) -> bool:
         return _bound(s, port)
 
 
+def hold(port: int) -> socket.socket | None:
+    """Keep a port where nobody listens from being picked, until what this returns is closed; who is to listen there may.
+
+    Clients are refused as if nobody held it. None where it cannot be had, or (other than on Linux) be had by two.
+    """
+    s = socket.socket()
+    if sys.platform == "linux" and _bound(s, port):
+        return s
+    s.close()
+    return None
+
+
 def free_ports(count: int) -> Iterator[int]:
-    """Pick ports nobody has, all different: each is held until all are picked."""
+    """Pick ports nobody has or holds, all different: each is held until all are picked."""
     candidates = candidate_ports()
     with contextlib.ExitStack() as held:
         ports = []
         for _ in range(count):
             s = held.enter_context(socket.socket())
-            if not any(_bound(s, _CHANCE.choice(candidates)) for _ in range(ATTEMPTS)):
+            if not any(_bound(s, _CHANCE.choice(candidates), beside=False) for _ in range(ATTEMPTS)):
                 s.bind((HOST, 0))
             ports.append(s.getsockname()[1])
     return iter(ports)
 
 
-def _bound(s: socket.socket, port: int) -> bool:
-    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def _bound(s: socket.socket, port: int, *, beside: bool = True) -> bool:
+    """Bind it, ``beside`` what is left of others' connections, or of who holds the port."""
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, beside)
     try:
         s.bind((HOST, port))
     except OSError:

@@ -1,5 +1,6 @@
 import random
 import socket
+from types import SimpleNamespace
 
 import pytest
 
@@ -29,3 +30,25 @@ def test_a_port_somebody_listens_on_is_not_free() -> None:
 def test_where_outgoing_connections_take_every_port_any_free_one_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "ATTEMPTS", 0)
     assert len(set(ports.free_ports(3))) == 3
+
+
+def test_a_port_that_is_held_is_not_picked_and_served_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a broker which is down: another cluster that starts meanwhile must not have it."""
+    (port, other) = ports.free_ports(2)
+    chances = iter([port, port, other])
+    monkeypatch.setattr(ports, "_CHANCE", SimpleNamespace(choice=lambda _: next(chances)))
+    held = ports.hold(port)
+    assert held is not None
+    with held:
+        assert list(ports.free_ports(1)) == [other]
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((ports.HOST, port))
+        assert ports.is_free(port), "for whom it is held"
+        with (
+            socket.create_server((ports.HOST, port)) as server,
+            socket.create_connection((ports.HOST, port)) as client,
+        ):
+            served, address = server.accept()
+            served.close()
+            assert address == client.getsockname()
+            assert ports.hold(port) is None, "somebody listens there"
