@@ -67,7 +67,7 @@ def _entry(setting: Setting, request: DescribeConfigsRequest) -> DescribeConfigs
         read_only=setting.read_only,
         is_default=setting.source is ConfigSource.DEFAULT,
         config_source=setting.source,
-        is_sensitive=False,
+        is_sensitive=setting.is_sensitive,
         synonyms=[DescribeConfigsSynonym(name=n, value=v, source=s) for n, v, s in synonyms],
         config_type=setting.type,
         documentation=setting.documentation if request.include_documentation else None,

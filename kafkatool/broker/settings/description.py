@@ -5,11 +5,13 @@ Source: Kafka 2.3.1 server/AdminManager.scala (describeConfigs), server/KafkaSer
 
 import dataclasses
 import enum
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, get_origin, get_type_hints
 
 from kafkatool.broker.settings.config import COARSER, NO_LIMIT, BrokerConfig
 from kafkatool.broker.settings.documentation import LONGS, MEANINGS, SHORTS, ConfigType
+from kafkatool.broker.settings.listeners import LISTENER_PROPERTIES
 from kafkatool.core.model.topic_configs import CONFIGS, MESSAGE_FORMAT_VERSION
 from kafkatool.core.model.values import Endpoint
 
@@ -41,6 +43,7 @@ class Setting(NamedTuple):
     synonyms: tuple[Synonym, ...]
     type: ConfigType
     documentation: str
+    is_sensitive: bool = False  # then no value is told
 
     @property
     def source(self) -> ConfigSource:
@@ -97,6 +100,11 @@ DYNAMIC_SETTINGS: Final = frozenset(BROKER_NAMES.values()) | {
 }
 """Settings that a broker takes over while it runs, from its own node or from the one of all brokers (KIP-226)."""
 
+_OF_ONE_LISTENER: Final = re.compile(r"^listener\.name\.[^.]+\.")
+_SECRETS: Final = (
+    *(".password", "sasl.jaas.config", "password.encoder.secret"),
+    *("ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.truststore.certificates"),
+)
 _DEFAULT_OF: Final = {broker_name: name for name, broker_name in BROKER_NAMES.items()}
 _HINTS: Final = get_type_hints(BrokerConfig)
 _TYPES: Final = {  # all others are texts, also the lists of addresses and directories
@@ -157,7 +165,36 @@ def broker_settings(config: BrokerConfig, dynamic: BrokerOverrides) -> list[Sett
     """List every property of this broker by name; ``config`` is what it was started with."""
     names = [f.name.replace("_", ".") for f in dataclasses.fields(config) if not f.metadata.get("derived")]
     settings = [_broker_setting(config, name, dynamic) for name in names]
-    return sorted(settings + [_rate(name, dynamic.own.get(name)) for name in DYNAMIC_RATES])
+    settings += [_rate(name, dynamic.own.get(name)) for name in DYNAMIC_RATES]
+    told = {*names, *DYNAMIC_RATES, *(spelling for spellings in _COARSER.values() for spelling in spellings)}
+    return sorted(settings + [_given(name, value) for name, value in config.properties.items() if name not in told])
+
+
+def _given(name: str, value: str) -> Setting:
+    """Show a property that stands in the file alone; without its value where that is a secret, or may be one (SEC-43).
+
+    What nobody here knows the name of may be.
+    """
+    if is_secret(name):
+        told, kind, meaning = None, ConfigType.PASSWORD, "a secret: only its name is told"
+    elif _is_known(name):
+        told, kind, meaning = value, ConfigType.STRING, "of the listeners, or of the login to ZooKeeper"
+    else:
+        told, kind, meaning = None, ConfigType.STRING, "not known to this broker: its value may be a secret"
+    synonym = Synonym(name, told, ConfigSource.STATIC_BROKER)
+    return Setting(name, told, True, (synonym,), kind, meaning, is_sensitive=told is None)
+
+
+def _is_known(name: str) -> bool:
+    """Tell whether a broker reads a property that is no setting of ``BrokerConfig``: a listener's, or ZooKeeper's login."""
+    base = _OF_ONE_LISTENER.sub("", name)
+    read = LISTENER_PROPERTIES | BrokerConfig.property_names() | {"zookeeper.set.acl", "zookeeper.clientCnxnSocket"}
+    return base in read or name.startswith("zookeeper.ssl.")
+
+
+def is_secret(name: str) -> bool:
+    """Tell whether a property holds a secret by its name, for all listeners or for one (SEC-43)."""
+    return name.endswith(_SECRETS)
 
 
 def _broker_setting(config: BrokerConfig, name: str, dynamic: BrokerOverrides) -> Setting:

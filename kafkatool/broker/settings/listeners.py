@@ -147,7 +147,7 @@ LISTENER_PROPERTIES = frozenset(
         "connections.max.reauth.ms",
     }
 )
-"""What a listener takes from its own properties, else from those of all; DescribeConfigs shows none of it."""
+"""What a listener takes from its own properties, else from those of all; DescribeConfigs tells no secret of it."""
 
 _REFUSED = ("principal.builder.class", "ssl.engine.factory.class", "sasl.kerberos.principal.to.local.rules")
 

@@ -20,6 +20,8 @@ from tests.broker.handlers.served import Client, broker_of, handler_context
 SERVED = {key: s for key, s in load_handlers().items() if key in (32, 33, 44)}
 TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
+WORD = "word-41"
+SECRETS = {"ssl.keystore.password": WORD, "listener.name.x.plain.sasl.jaas.config": WORD, "some.plugin.token": WORD}
 
 
 @pytest.fixture
@@ -32,6 +34,7 @@ def client(zk: ZooKeeper) -> Iterator[Client]:
         "log.retention.hours": "2",
         "log.segment.bytes": "1000000",
         "listeners": "PLAINTEXT://127.0.0.1:9092",
+        **SECRETS,
     }
     config = BrokerConfig.from_properties(properties)
     with broker_of(SERVED, handler_context(config_admin=ConfigAdmin(zk, config, 1))) as made:
@@ -374,3 +377,15 @@ def test_zookeeper_is_asked_in_a_few_passes_however_many_topics_a_request_names(
     altered = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=resources, validate_only=True)
     codes = [r.error_code for r in client.call(incremental_alter_configs.API, 0, altered).responses]
     assert codes == [0, *[3] * 2500, 17] and passes[0] < 20
+
+
+@pytest.mark.spec("SEC-43")
+@pytest.mark.parametrize("version", range(5))
+def test_secrets_are_named_and_marked_and_their_values_told_to_nobody(client: Client, version: int) -> None:
+    result = describe(client, BROKER, "1", version=version, synonyms=version >= 1)
+    assert WORD not in str(result)
+    found = {c.name: c for c in result.configs if c.is_sensitive}
+    assert found.keys() == SECRETS.keys() and {c.value for c in found.values()} == {None}
+    assert {s.value for c in found.values() for s in c.synonyms} <= {None}
+    (asked,) = describe(client, BROKER, "1", ["some.plugin.token"], version).configs
+    assert (asked.value, asked.is_sensitive, asked.read_only, asked.is_default) == (None, True, True, False)
