@@ -12,6 +12,7 @@ from click.shell_completion import CompletionItem, ShellComplete, get_completion
 from kafkatool.commands.lazy import COMPLETE_VARIABLE
 from kafkatool.commands.shared.local_cluster import only_local_zookeeper
 from kafkatool.commands.shared.options import KAZOO_LOGGER, KtCommand
+from kafkatool.commands.shared.printable import one_line
 from kafkatool.core.errors import KafkatoolError
 
 SHELLS: Final = ("bash", "zsh", "fish")
@@ -106,4 +107,4 @@ def _children(connect: str | None, parent: str) -> list[str]:
     thread = threading.Thread(target=ask, name="kt-completion", daemon=True)
     thread.start()
     thread.join(ANSWER_WITHIN_S)
-    return list(found)
+    return [name for name in found if one_line(name) == name]  # others would drive the terminal as they are offered

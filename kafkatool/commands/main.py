@@ -17,6 +17,7 @@ from kafkatool import __version__
 from kafkatool.commands.lazy import COMPLETE_VARIABLE, LazyGroup
 from kafkatool.commands.shared.credentials import refuse_secrets
 from kafkatool.commands.shared.output import CURRENT_OUTPUT, Answer, Output, error_item, paint
+from kafkatool.commands.shared.printable import one_line, say
 from kafkatool.commands.shared.settings import choose_context, complete_contexts
 from kafkatool.commands.shared.termination import interruptions_kept
 from kafkatool.core.errors import KafkatoolError, UsageError
@@ -85,29 +86,29 @@ class RootGroup(LazyGroup):
                 hint = f"flags of a command go behind it: kt topics list {e.option_name} …"
             elif "unexpected extra argument" in e.message and (flag := BEHIND_A_FLAG.get(where.split()[1])):
                 hint = f"say {flag} before it"
-            click.echo(f"{where}: {_one_line(e.format_message())} ({hint})", err=True)
+            say(f"{where}: {_one_line(e.format_message())} ({hint})", err=True)
             code = e.exit_code
         except click.ClickException as e:
             e.show()
             code = e.exit_code
         except (KeyboardInterrupt, click.Abort):
-            click.echo("interrupted", err=True)
+            say("interrupted", err=True)
             code = INTERRUPTED
         except BrokenPipeError:
             _silence_stdout()
             code = 1
         except KafkatoolError as e:
             if debug:
-                traceback.print_exc()
+                say(traceback.format_exc(), err=True, nl=False)
             if not completing:  # in the middle of a line being typed there is no room for an error (COM-8X)
                 text = f"kt: {_one_line(e)}" + (f" ({e.now})" if e.now else "")
-                click.echo(paint(text, "red", err=True), err=True)
+                say(paint(text, "red", err=True), err=True)
             code = 2 if isinstance(e, UsageError) else 1
         sys.exit(code if isinstance(code, int) else 0)
 
 
 def _one_line(error: BaseException | str) -> str:
-    return " ".join(str(error).split("\n")) or type(error).__name__
+    return one_line(" ".join(str(error).split("\n"))) or type(error).__name__
 
 
 def _silence_stdout() -> None:
@@ -128,9 +129,11 @@ def _debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         import logging
 
         sys.excepthook = sys.__excepthook__
-        logging.basicConfig(
-            level=logging.DEBUG, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-        )
+        from kafkatool.commands.shared.server_log import OneLine
+
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(OneLine("%(asctime)s %(levelname)s %(name)s %(message)s"))
+        logging.basicConfig(level=logging.DEBUG, handlers=[handler])
         logging.getLogger("py4j").setLevel(logging.WARNING)
 
 

@@ -12,6 +12,7 @@ from kafkatool.commands.acls.open_way import open_way
 from kafkatool.commands.acls.way import Acls, Way
 from kafkatool.commands.shared.options import KtCommand, output_option, to_type, writing_options
 from kafkatool.commands.shared.output import Answer, Output
+from kafkatool.commands.shared.printable import say
 from kafkatool.core.errors import UsageError
 from kafkatool.core.model.acls import (
     Entry,
@@ -199,7 +200,7 @@ def _agreed(out: Output, doomed: Mapping[Filter, frozenset[Entry] | None]) -> bo
         else:
             listed = "\n".join(_entry_lines(entries)).rstrip("\n")
             question = f"Are you sure you want to remove ACLs: \n{listed}\n from resource filter `{resource}`? (y/n)"
-        click.echo(question, err=not out.is_text)
+        say(question, err=not out.is_text)
         if sys.stdin.readline().strip().lower() != "y":
             return False
     return True

@@ -9,6 +9,7 @@ import click
 
 from kafkatool.commands.shared.bootstrap import Bootstrap, connect_brokers
 from kafkatool.commands.shared.output import Answer, Output, error_item
+from kafkatool.commands.shared.printable import one_line
 from kafkatool.core.errors import BrokerUnreachableError, DeadlineError, NotPermittedError, RefusedError, UsageError
 from kafkatool.core.model import topic_names
 from kafkatool.core.model.values import TopicPartition, in_number
@@ -190,7 +191,7 @@ def _agree(partitions: Sequence[TopicPartition], *, force: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise UsageError("an unclean election may lose acknowledged records: off a terminal it needs --force")
-    names = ", ".join(map(str, partitions))
+    names = one_line(", ".join(map(str, partitions)))
     if not click.confirm(f"Acknowledged records of {names} may be lost. Elect all the same?", err=True):
         raise RefusedError("nothing was elected")
 

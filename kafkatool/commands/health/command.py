@@ -20,6 +20,7 @@ from kafkatool.commands.shared.options import (
     zookeeper_option,
 )
 from kafkatool.commands.shared.output import CURRENT_OUTPUT, Answer, Output, error_item, paint
+from kafkatool.commands.shared.printable import say
 from kafkatool.core.client.access import BrokerAccess
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
 from kafkatool.core.model.values import in_number
@@ -41,7 +42,7 @@ class NotKnownError(click.ClickException):
     exit_code = NOT_KNOWN
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(paint(f"kt: {self.format_message()}", "red", err=True), err=True)
+        say(paint(f"kt: {self.format_message()}", "red", err=True), err=True)
 
 
 class HealthCommand(KtCommand):

@@ -21,6 +21,7 @@ from kafkatool.commands.logs.session import (
     wanted_logs,
 )
 from kafkatool.commands.shared.options import KtCommand
+from kafkatool.commands.shared.printable import say
 from kafkatool.core.errors import UsageError
 from kafkatool.core.statelog.history.skew import WARN_MS, skew_at_the_end
 from kafkatool.core.statelog.jobs.here import Here, PartFiles
@@ -115,9 +116,9 @@ def merge_command(
     session.tell_warnings()
     unnamed = merged.counts.filtered_by_topic + merged.counts.dropped_without_partition
     if 0 < unnamed == merged.counts.records and (asked := asked_about(selection)) is not None:
-        click.echo(f"kt: no line names {asked}", err=True)
+        say(f"kt: no line names {asked}", err=True)
     more = {} if form == "text" else {"rows_written": merged.rows if isinstance(merged, Ordered) else 0}
-    click.echo(account(session.opened.files, merged.counts, **more), err=True)
+    say(account(session.opened.files, merged.counts, **more), err=True)
     return session.exit_code(merged.counts.unknown_form, strict=strict)
 
 
@@ -156,7 +157,7 @@ def _warn_of_skew(session: LogSession) -> None:
     """Warn where the brokers' clocks, which decide the order, are known to differ (SCL-20X)."""
     for (controller, broker), skew in skew_at_the_end(session.logs.sources, session.logs.clocks):
         if skew.behind_at_least_ms > WARN_MS:
-            click.echo(
+            say(
                 f"kt: the clock of broker {broker} is at least {skew.behind_at_least_ms / 1000:.1f} s behind that of "
                 f"controller {controller}: their lines are not in true order (kt logs report --skew)",
                 err=True,

@@ -15,6 +15,7 @@ import click
 
 from kafkatool.commands.completion import complete_files
 from kafkatool.commands.shared.options import all_of
+from kafkatool.commands.shared.printable import say
 from kafkatool.commands.shared.termination import terminated_like_interrupted
 from kafkatool.core.errors import KafkatoolError, UsageError
 from kafkatool.core.statelog.history.overview import near_topics
@@ -72,12 +73,12 @@ class LogSession:
         if selection.topic in near:
             others = f"; other partitions of {selection.topic} are named"
         if (asked := asked_about(selection)) is not None:
-            click.echo(f"kt: no line names {asked}{others}", err=True)
+            say(f"kt: no line names {asked}{others}", err=True)
 
     def tell_warnings(self) -> None:
         """Print what the user must know about the files, on stderr."""
         for warning in (*self.opened.warnings, *self.opened.broken):
-            click.echo(f"kt: {warning}", err=True)
+            say(f"kt: {warning}", err=True)
 
 
 # --- flags -----------------------------------------------------------------------------------------------------
@@ -253,7 +254,7 @@ def log_session(
         spool() as directory,
         Spark(master, directory, settings=settings) as spark,
     ):
-        spark.announce = lambda text: click.echo(f"kt: {text}", err=True)
+        spark.announce = lambda text: say(f"kt: {text}", err=True)
         if sys.stderr.isatty():
             spark.progress = _show_progress
         carrier: Here | There
@@ -261,7 +262,7 @@ def log_session(
             workers = Workers(spark, directory)
             opened = open_remote(workers, wanted.uris, wanted.files, labels=labels, join_rolled=join_rolled)
             carrier = There(workers)
-            click.echo(f"kt: carried by Spark's connectors and shuffle, on {master}", err=True)
+            say(f"kt: carried by Spark's connectors and shuffle, on {master}", err=True)
         else:
             opened = _opened(wanted.files, directory, labels, join_rolled=join_rolled)
             carrier = Here(spark, directory)

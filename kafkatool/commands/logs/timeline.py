@@ -22,6 +22,7 @@ from kafkatool.commands.logs.session import (
 )
 from kafkatool.commands.shared.options import KtCommand, output_option
 from kafkatool.commands.shared.output import Output, document_text
+from kafkatool.commands.shared.printable import as_json, one_line, say
 from kafkatool.core.errors import UsageError
 from kafkatool.core.model.values import in_number
 from kafkatool.core.statelog.history.timeline import FINAL, Item
@@ -116,7 +117,7 @@ def timeline(
     partitions = in_number(facts.partitions, "partition", "partitions")
     lines, files = in_number(counts.lines, "line", "lines"), in_number(session.opened.files, "file", "files")
     unknown = f", {counts.unknown_form} of unknown form" if counts.unknown_form else ""
-    click.echo(f"{partitions}, from {lines} in {files}{unknown}", err=True)
+    say(f"{partitions}, from {lines} in {files}{unknown}", err=True)
     return session.exit_code(counts.unknown_form, strict=strict)
 
 
@@ -137,24 +138,24 @@ def _written(facts: Timeline, out: Output, asked: str | None) -> Iterator[bytes]
     verdict = {"state": facts.verdict.state, "reasons": facts.verdict.reasons, "asked": asked}
     match out.form:
         case "text":
-            yield from (f"{line}\n".encode("utf-8", "surrogateescape") for line in _first_lines(facts, asked))
+            yield from (f"{one_line(line)}\n".encode() for line in _first_lines(facts, asked))
             for item in items:
-                yield f"{line_of(item)}\n".encode("utf-8", "surrogateescape")
+                yield f"{one_line(line_of(item))}\n".encode()
         case "tsv":
             yield ("\t".join(c.upper() for c in (*COLUMNS, "error", "message")) + "\n").encode()
             for item in items:
-                cells = [_witnesses(item) if c == "witnesses" else _cell(item[c]) for c in COLUMNS]
-                yield ("\t".join((*cells, "", "")) + "\n").encode("utf-8", "surrogateescape")
+                cells = [one_line(_witnesses(item) if c == "witnesses" else _cell(item[c])) for c in COLUMNS]
+                yield ("\t".join((*cells, "", "")) + "\n").encode()
         case "yaml":
             yield f"tool: {out.tool}\ncluster_id: null\nitems:\n".encode()
             for item in items:
-                yield f"{document_text([dict(item)], 'yaml')}\n".encode("utf-8", "surrogateescape")
-            yield f"errors: []\n{document_text({'verdict': verdict}, 'yaml')}\n".encode("utf-8", "surrogateescape")
+                yield f"{document_text([dict(item)], 'yaml')}\n".encode()
+            yield f"errors: []\n{document_text({'verdict': verdict}, 'yaml')}\n".encode()
         case "json":
             yield b'{"tool":' + orjson.dumps(out.tool) + b',"cluster_id":null,"items":['
             for i, item in enumerate(items):
-                yield (b"," if i else b"") + orjson.dumps(item)
-            yield b'],"errors":[],"verdict":' + orjson.dumps(verdict) + b"}\n"
+                yield (b"," if i else b"") + as_json(dict(item)).encode()
+            yield b'],"errors":[],"verdict":' + as_json(verdict).encode() + b"}\n"
 
 
 def line_of(item: Item) -> str:

@@ -8,6 +8,7 @@ import click
 
 from kafkatool.commands.shared.options import KtCommand
 from kafkatool.commands.shared.output import document_text
+from kafkatool.commands.shared.printable import say
 from kafkatool.commands.shared.termination import StopSignals
 from kafkatool.core.errors import RefusedError, UsageError
 
@@ -125,7 +126,7 @@ def up(
     try:
         signals = StopSignals()  # first: a Ctrl-C as soon as it is offered must count
         _show(running.status(), form)
-        click.echo("running; Ctrl-C ends the cluster", err=True)
+        say("running; Ctrl-C ends the cluster", err=True)
         signals.wait()
     finally:
         running.down()
@@ -152,10 +153,10 @@ def down(directory: Path) -> None:
     """
     ended = _cluster(directory)
     if ended.files.load() is None:
-        click.echo(f"no cluster in {directory}: nothing to end", err=True)
+        say(f"no cluster in {directory}: nothing to end", err=True)
         return
     ended.down()
-    click.echo(f"the cluster in {directory} is down; its data stays there, until you remove the directory")
+    say(f"the cluster in {directory} is down; its data stays there, until you remove the directory")
 
 
 @cluster.command(cls=KtCommand, examples=("kt cluster kill 2",))
@@ -164,7 +165,7 @@ def down(directory: Path) -> None:
 def kill(broker_id: int, directory: Path) -> None:
     """End a broker's process with SIGKILL, as a crash would."""
     _cluster(directory).kill_broker(broker_id)
-    click.echo(f"broker {broker_id} is killed")
+    say(f"broker {broker_id} is killed")
 
 
 @cluster.command(cls=KtCommand, examples=("kt cluster stop 2",))
@@ -173,7 +174,7 @@ def kill(broker_id: int, directory: Path) -> None:
 def stop(broker_id: int, directory: Path) -> None:
     """End a broker with a controlled shutdown: its leaders move first."""
     _cluster(directory).stop_broker(broker_id)
-    click.echo(f"broker {broker_id} is stopped")
+    say(f"broker {broker_id} is stopped")
 
 
 @cluster.command(cls=KtCommand, examples=("kt cluster start 2",))
@@ -182,7 +183,7 @@ def stop(broker_id: int, directory: Path) -> None:
 def start(broker_id: int, directory: Path) -> None:
     """Start a broker again, on the port and data it had."""
     _cluster(directory).start_broker(broker_id)
-    click.echo(f"broker {broker_id} is started, and answers")
+    say(f"broker {broker_id} is started, and answers")
 
 
 @cluster.command(cls=KtCommand, examples=("kt cluster fill orders", "kt cluster fill orders --megabytes 500"))
@@ -192,7 +193,7 @@ def start(broker_id: int, directory: Path) -> None:
 def fill(topic: str, megabytes: int, directory: Path) -> None:
     """Write records of 1 kB into a topic, to have something to move."""
     written = _cluster(directory).fill_topic(topic, megabytes)
-    click.echo(f"{written} records written to {topic}, and acknowledged by all replicas in sync")
+    say(f"{written} records written to {topic}, and acknowledged by all replicas in sync")
 
 
 def _cluster(directory: Path) -> Any:
@@ -203,12 +204,12 @@ def _cluster(directory: Path) -> Any:
 
 def _show(status: Any, form: str) -> None:
     if form != "text":
-        click.echo(document_text(dataclasses.asdict(status), form))
+        say(document_text(dataclasses.asdict(status), form))
         return
     controller = "none" if status.controller is None else f"broker {status.controller}"
-    click.echo(f"zookeeper   {status.zookeeper}\nbootstrap   {status.bootstrap}\ncontroller  {controller}")
+    say(f"zookeeper   {status.zookeeper}\nbootstrap   {status.bootstrap}\ncontroller  {controller}")
     if status.security is not None:
-        click.echo(f"security    {status.security['protocol']}, files and users in {status.security['folder']}")
+        say(f"security    {status.security['protocol']}, files and users in {status.security['folder']}")
     for broker in status.brokers:
         state = f"pid {broker.pid}" if broker.pid else "not running"
-        click.echo(f"broker {broker.id:<4} {broker.host}:{broker.port}  {state}  {broker.state_change_log}")
+        say(f"broker {broker.id:<4} {broker.host}:{broker.port}  {state}  {broker.state_change_log}")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from kafkatool.commands.shared.printable import say
 from kafkatool.commands.shared.settings import SettingOption
 from kafkatool.core.errors import ConfigError, RefusedError, UsageError
 
@@ -106,7 +107,7 @@ def _once(key: str, make: Callable[[], Any]) -> Any:
 
 def _warn(notes: Sequence[str]) -> None:
     for note in dict.fromkeys(notes):
-        click.echo(f"kt: warning: {note}", err=True)
+        say(f"kt: warning: {note}", err=True)
 
 
 # --- ZooKeeper -------------------------------------------------------------------------------------------------------

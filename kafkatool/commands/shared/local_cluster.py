@@ -5,8 +5,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import click
-
+from kafkatool.commands.shared.printable import say
 from kafkatool.commands.shared.settings import LOCAL_FILE
 from kafkatool.core.errors import UsageError
 
@@ -53,7 +52,7 @@ def _only(wanted: str, ways: str, address_of: Callable[["RunningCluster"], str])
         shown = ", ".join(f"{address} ({_short(directory)})" for directory, address in sorted(addresses.items()))
         raise UsageError(f"no {wanted} is named, and {len(running)} clusters run here: name one of {shown}")
     ((directory, address),) = addresses.items()
-    click.echo(f"kt: on the cluster of this machine, {address} ({_short(directory)})", err=True)
+    say(f"kt: on the cluster of this machine, {address} ({_short(directory)})", err=True)
     return address
 
 

@@ -31,6 +31,7 @@ from kafkatool.commands.shared.credentials import (
 )
 from kafkatool.commands.shared.local_cluster import local_zookeeper
 from kafkatool.commands.shared.output import CURRENT_OUTPUT, FORMATS, Output
+from kafkatool.commands.shared.printable import say
 from kafkatool.commands.shared.settings import SettingOption, chosen_context
 from kafkatool.core.errors import (
     NoPermissionError,
@@ -353,7 +354,7 @@ def _told_when_slow(zookeeper: str) -> Iterator[None]:
     import threading
 
     text = f"kt: waiting up to {TIMEOUT_MS // 1000} s for ZooKeeper at {zookeeper}; Ctrl-C ends"
-    timer = threading.Timer(SLOW_S, click.echo, (text,), {"err": True})
+    timer = threading.Timer(SLOW_S, say, (text,), {"err": True})
     if sys.stderr.isatty():
         timer.start()
     try:
@@ -372,7 +373,7 @@ def _note_no_cluster(zk: "ZooKeeper") -> None:
     inside = zk.children_many([f"/{name}{BrokersZnode.PATH}" for name in names])
     found = [f"{zk.connect.rstrip('/')}/{name}" for name, ids in zip(names, inside, strict=True) if ids is not None]
     there = f"is the chroot missing? There is {', '.join(found)}" if found else "is the chroot right?"
-    click.echo(f"kt: no Kafka cluster at {zk.connect}, where {BrokersZnode.PATH} is missing: {there}", err=True)
+    say(f"kt: no Kafka cluster at {zk.connect}, where {BrokersZnode.PATH} is missing: {there}", err=True)
 
 
 def show_planned(

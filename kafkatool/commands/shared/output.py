@@ -8,15 +8,16 @@ which the command catches to tell it in Kafka's words, or leaves to the root gro
 """
 
 import contextlib
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import click
 import orjson
 
+from kafkatool.commands.shared.printable import as_json, coloured, has_controls, one_line, say
 from kafkatool.core.client.unseen import Unseen
 from kafkatool.core.errors import KafkatoolError
 
@@ -59,18 +60,21 @@ def paint(text: str, colour: str | None, *, err: bool = False) -> str:
     stream = sys.stderr if err else sys.stdout
     if colour is None or not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
-    return click.style(text, fg=colour)
+    return coloured(text, colour)
 
 
 def document_text(document: Any, form: str) -> str:
     """Write a document as JSON, or as the same in YAML."""
-    as_json = orjson.dumps(document)
+    text = as_json(document)
     if form == "json":
-        return as_json.decode()
+        return text
     import yaml
 
-    text: str = yaml.safe_dump(orjson.loads(as_json), sort_keys=False, allow_unicode=True)
-    return text.rstrip("\n")
+    plain = json.loads(text)
+    written: str = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
+    if has_controls(written):
+        written = yaml.safe_dump(plain, sort_keys=False, allow_unicode=False)
+    return written.rstrip("\n")
 
 
 class Output:
@@ -96,7 +100,7 @@ class Output:
     def line(self, text: str) -> None:
         """Print a line of the answer as text, at once; nothing in the other forms."""
         if self.is_text:
-            click.echo(text)
+            say(text)
 
     def show(self, answer: Answer) -> None:
         """Print the whole answer in the form that was asked for; once. What brokers left out is among its errors."""
@@ -112,17 +116,17 @@ class Output:
                     "items": list(answer.items),
                     "errors": errors,
                 }
-                click.echo(document_text(document, self.form))
+                say(document_text(document, self.form))
             case "tsv":
                 columns = (*(answer.columns or self.columns), "error", "message")
                 rows = [[c.upper() for c in columns]]
-                rows += [[_cell(item.get(c)) for c in columns] for item in (*answer.items, *errors)]
-                click.echo("\n".join("\t".join(row) for row in rows))
+                rows += [[cell_text(item.get(c)) for c in columns] for item in (*answer.items, *errors)]
+                say("\n".join("\t".join(row) for row in rows))
 
     def lines(self, lines: Iterable[str]) -> None:
         """Print many lines of text in one write; nothing in the other forms."""
         if self.is_text:
-            click.echo("".join(f"{line}\n" for line in lines), nl=False)
+            say("".join(f"{line}\n" for line in lines), nl=False)
 
     def planned(
         self,
@@ -179,7 +183,7 @@ class Output:
 
     def note(self, text: str) -> None:
         """Print a hint, count or warning of kt's own."""
-        click.echo(text, err=True)
+        say(text, err=True)
 
     def failed(
         self, error: KafkatoolError, *, text: str | None = None, cluster_id: str | None = None, **about: Any
@@ -211,6 +215,11 @@ class Output:
             yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
+def cell_text(value: Any) -> str:
+    """Write a value as a cell of a row, which stays a row."""
+    return one_line(_cell(value))
+
+
 def _cell(value: Any) -> str:
     match value:
         case None:
@@ -222,10 +231,7 @@ def _cell(value: Any) -> str:
         case dict():
             return ",".join(f"{k}={_cell(v).replace(',', ':') if isinstance(v, list) else v}" for k, v in value.items())
         case _:
-            return str(value).translate(_ESCAPED)
-
-
-_ESCAPED: Final = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})  # a row stays a row
+            return str(value)
 
 
 def _request(r: "PlannedRequest") -> dict[str, Any]:

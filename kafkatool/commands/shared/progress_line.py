@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kafkatool.commands.shared.printable import one_line
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -28,7 +30,9 @@ class ProgressLine:
         """Show the newest text, and the share that is done, 0 to 1; off a terminal only when the last line is old."""
         if self._bar is not None:
             (task,) = self._bar.task_ids or (self._bar.add_task("", total=None),)
-            self._bar.update(task, description=text, total=None if share is None else 1.0, completed=share or 0)
+            self._bar.update(
+                task, description=one_line(text), total=None if share is None else 1.0, completed=share or 0
+            )
             self._bar.start()
         elif time.monotonic() >= self._next:
             self._next = time.monotonic() + self._interval_s

@@ -5,25 +5,24 @@ of: what would begin another line, or drive a terminal, is escaped.
 """
 
 import logging
-import re
 import sys
 import traceback
 from pathlib import Path
 from types import TracebackType
 
+from kafkatool.commands.shared.printable import one_line
+
 _FORMAT = "[%(asctime)s,%(msecs)03d] %(levelname)s %(message)s (%(name)s)"  # Kafka's log4j layout
 _DATE = "%Y-%m-%d %H:%M:%S"
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Controls, ends of lines, what turns the direction of writing, and halves of characters (SEC-44)."""
 
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
 
-class _OneLine(logging.Formatter):
-    """Keeps a message on its line. A traceback follows on lines of its own, each of its errors on one."""
+class OneLine(logging.Formatter):
+    """Keeps a message on its line, and harmless. A traceback follows on lines of its own, each of its errors on one."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
-        record.message = _escaped(record.message)
+        record.message = one_line(record.message)
         return super().formatMessage(record)
 
     def formatException(self, ei: _ExcInfo) -> str:  # noqa: N802
@@ -33,18 +32,14 @@ class _OneLine(logging.Formatter):
         for part in traceback.TracebackException.from_exception(ei[1]).format():
             is_place = part.startswith("  File ")  # with the line of the program, which is nobody else's text
             lines = part.rstrip("\n").split("\n") if is_place or not part.strip() else [part.strip("\n")]
-            written += [_escaped(line) for line in lines]
+            written += [one_line(line) for line in lines]
         return "\n".join(written)
-
-
-def _escaped(text: str) -> str:
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def log_to_stderr() -> None:
     """Log everything of kafkatool's to stderr, from INFO on."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_OneLine(_FORMAT, _DATE))
+    handler.setFormatter(OneLine(_FORMAT, _DATE))
     root = logging.getLogger("kafkatool")
     root.addHandler(handler)
     root.setLevel(logging.INFO)
@@ -66,5 +61,5 @@ def log_refusals_to(path: Path) -> None:
 def _file_handler(path: Path) -> logging.FileHandler:
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(_OneLine(_FORMAT, _DATE))
+    handler.setFormatter(OneLine(_FORMAT, _DATE))
     return handler

@@ -9,6 +9,7 @@ import click
 from kafkatool.commands.completion import complete_configs, complete_topics
 from kafkatool.commands.shared.options import F, no_topic_text
 from kafkatool.commands.shared.output import Output
+from kafkatool.commands.shared.printable import one_line
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.model.topic_configs import ACCEPTED, DOCUMENTED, LATER, MESSAGE_FORMAT_VERSION, unknown_names
 from kafkatool.core.model.values import first_of, in_number
@@ -118,5 +119,5 @@ def agree(topics: Sequence[str], question: str, *, force: bool) -> None:
             f"the pattern matches {len(topics)} topics: {first_of(topics, SHOWN)}; nothing was changed",
             now="off a terminal several topics need --force; --dry-run shows what would be written",
         )
-    if not click.confirm(f"{question}: {', '.join(topics)}?", err=True):
+    if not click.confirm(f"{question}: {one_line(', '.join(topics))}?", err=True):
         raise RefusedError("nothing was changed")

@@ -5,12 +5,14 @@ from typing import Any, TypeVar
 
 import click
 
+from kafkatool.commands.shared.printable import one_line
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Return the lines of a table as kafka-transactions prints it: each column as wide as its widest, then a tab."""
-    rows = [headers, *rows]
+    rows = [headers, *([one_line(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["".join(f"{cell:{width}}\t" for cell, width in zip(row, widths, strict=True)) for row in rows]
 
