@@ -195,3 +195,36 @@ def test_a_comparison_says_which_replicas_may_not_be_read(run: Run) -> None:
     told = [item["unreachable"] for item in json.loads(found.stdout)["items"]]
     words = {str(b): f"not permitted: Read on topic orders (broker {b} as User:carol)" for b in (1, 2)}
     assert told == [words, words]
+
+
+@pytest.mark.spec("SEC-26")
+def test_without_a_login_to_zookeeper_what_all_may_read_is_shown(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    """Below /config/brokers and /config/users none but the brokers may read."""
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1]}]}))
+    login = ("--command-config", str(cluster.client("java")))
+
+    def run(*args: str) -> Result:
+        return CliRunner(env={"KAFKA_OPTS": ""}).invoke(kt, [*args, "--zookeeper", cluster.zookeeper])
+
+    for shown in ("topics list", "topics describe", "elect --report", "reassign --list", "acls list"):
+        found = run(*shown.split(" "))
+        assert (found.exit_code, "no permission" in found.output) == (0, False), found.output
+    closed = "no permission for znode /config/brokers: its ACL does not allow this, this session has no login"
+    brokers = run("brokers", "--output", "json", *login)
+    assert brokers.exit_code == 0, brokers.output
+    items = json.loads(brokers.stdout)["items"]
+    assert [(i["replicas"], i["leader_throttle"], i["follower_throttle"]) for i in items] == [(4, None, None)] * 2
+    assert brokers.stderr == f"kt: warning: {closed}: throttles are not known\n"
+    health = run("health", "--output", "json", *login)
+    assert health.exit_code in (0, 1), health.output  # a controller of this minute is a change
+    told = [(i["level"], i["what"]) for i in json.loads(health.stdout)["items"] if i["check"] == "throttles"]
+    assert told == [("unknown", f"of brokers: {closed}")]
+    refused = run("health", "--remove-throttles", *login)
+    assert refused.exit_code == 3 and "which throttles are forgotten cannot be told" in refused.stderr
+    for command in ("users list", "users describe --entity-name alice"):
+        assert run(*command.split(" ")).exit_code == 1
+    throttled = ("--throttle", "100000", "--rollback-file", str(tmp_path / "back.json"))
+    move = run("reassign", "--execute", "--reassignment-json-file", str(plan), *throttled)
+    assert move.exit_code == 1 and "no permission for znode /config/brokers" in move.output, move.output
+    assert run("reassign", "--list").stdout.startswith("No partition reassignments found")

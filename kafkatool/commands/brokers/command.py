@@ -13,6 +13,7 @@ from kafkatool.commands.shared.options import (
     output_option,
 )
 from kafkatool.commands.shared.output import Output
+from kafkatool.core.errors import NoPermissionError
 from kafkatool.core.operations.brokers.answers import ask_brokers
 from kafkatool.core.operations.brokers.overview import lay_out, told_rates
 from kafkatool.core.operations.reassignment.throttles import RATES, rates_by_broker
@@ -48,7 +49,11 @@ def brokers(zookeeper: str, bootstrap: Bootstrap | None, cluster_id: str | None,
     else:
         with connect(zookeeper, cluster_id=cluster_id) as zk:
             view = read_cluster(zk)
-            rates = rates_by_broker(zk)
+            try:
+                rates = rates_by_broker(zk)
+            except NoPermissionError as e:
+                rates = {}
+                out.note(f"kt: warning: {e}: throttles are not known")
         answers = ask_brokers(view.brokers.values(), broker_access(), client_id="kt-brokers", unseen=out.unseen)
     out.show(rendering.answer(lay_out(view, answers, rates), answers.silent, view.cluster_id))
     for broker, error in sorted(answers.silent.items()):

@@ -118,6 +118,8 @@ def health(
             out.note(f"looking again in {DOUBT_S:g} s: only then a throttle is forgotten, or a controller missing")
             sleep(max(0.0, reading.at_s + DOUBT_S - time()))
             reading, memory = _look(zk, access, memory)
+        if remove_throttles and reading.rates_untold is not None:
+            raise RefusedError(f"{reading.rates_untold}: which throttles are forgotten cannot be told")
         if remove_throttles and (entities := checks.forgotten(reading, memory)):
             if dry_run:
                 ops = [op for write in forgotten.plan_removal(zk, entities) for op in write.ops]

@@ -259,6 +259,8 @@ def _moves(r: Reading, memory: Memory) -> Iterator[Finding]:
 
 
 def _throttles(r: Reading, memory: Memory) -> Iterator[Finding]:
+    if r.rates_untold is not None:
+        yield Finding(Level.UNKNOWN, f"of brokers: {r.rates_untold}")
     names = [entity_name(entity) for entity in forgotten(r, memory)]
     if names:
         yield Finding(

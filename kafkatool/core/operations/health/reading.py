@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kafkatool.core.client.access import BrokerAccess
-from kafkatool.core.errors import ZnodeFormatError
+from kafkatool.core.errors import NoPermissionError, ZnodeFormatError
 from kafkatool.core.model.values import PartitionState, TopicPartition
 from kafkatool.core.operations.brokers.answers import Answers, ask_brokers
 from kafkatool.core.operations.config_writes import read_configs
@@ -34,7 +34,7 @@ class Reading:
 
     ``requests``: when the nodes below /admin that ask for something were made. ``deletions``: when topics were marked.
     ``recovering``: led by a replica that was elected uncleanly. ``rates``: throttles of brokers, ``default_rates`` those
-    of all brokers. ``carried_out``: a kt on this machine carries out a plan.
+    of all brokers. ``carried_out``: a kt on this machine carries out a plan. ``rates_untold``: why those could not be read.
     """
 
     at_s: float
@@ -50,6 +50,7 @@ class Reading:
     default_rates: Mapping[str, str]
     answers: Answers
     carried_out: bool
+    rates_untold: str | None = None
 
     @property
     def moving(self) -> frozenset[TopicPartition]:
@@ -83,7 +84,15 @@ def read(zk: ZooKeeper, access: BrokerAccess) -> Reading:
     controller, epoch, *rest = zk.get_many(
         [ControllerZnode.PATH, ControllerEpochZnode.PATH, *requests, *map(DeleteTopicsZnode.topic_path, marked)]
     )
-    (default,) = read_configs(zk, [("brokers", ConfigZnode.DEFAULT)])
+    rates: Mapping[int, Mapping[str, str]] = {}
+    default_rates: Mapping[str, str] = {}
+    rates_untold = None
+    try:
+        rates = rates_by_broker(zk)
+        (default,) = read_configs(zk, [("brokers", ConfigZnode.DEFAULT)])
+        default_rates = {key: default.stored[key] for key in RATES if key in default.stored}
+    except NoPermissionError as e:
+        rates_untold = str(e)
     return Reading(
         at_s=at_s,
         view=view,
@@ -94,10 +103,11 @@ def read(zk: ZooKeeper, access: BrokerAccess) -> Reading:
         requests={path: _made(node) for path, node in zip(requests, rest[: len(requests)], strict=True) if node},
         deletions={topic: _made(node) for topic, node in zip(marked, rest[len(requests) :], strict=True) if node},
         recovering=recovering,
-        rates=rates_by_broker(zk),
-        default_rates={key: default.stored[key] for key in RATES if key in default.stored},
+        rates=rates,
+        default_rates=default_rates,
         answers=ask_brokers(view.brokers.values(), access, configs=(MIN_ISR, UNCLEAN), client_id="kt-health"),
         carried_out=run_lock.any_held(),
+        rates_untold=rates_untold,
     )
 
 
