@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkatool.commands.reassign.generate import Generate
-from kafkatool.commands.reassign.modes import Mode, PlanMode
+from kafkatool.commands.reassign.modes import RATE, RATE_MEANS, Mode, PlanMode
 from kafkatool.commands.reassign.rows import COLUMNS, item, unchanged_line
 from kafkatool.commands.shared.bootstrap import connect_brokers
 from kafkatool.commands.shared.credentials import broker_access
@@ -21,9 +21,11 @@ from kafkatool.commands.shared.plan_table import throttled_line
 from kafkatool.commands.shared.run_progress import RunProgressLine, awaited_line
 from kafkatool.core.errors import BrokerAnswerError, BrokerUnreachableError, RefusedError, UsageError
 from kafkatool.core.model.values import TopicPartition, in_number, join_ids
+from kafkatool.core.operations.reassignment import following, hindrances_by_request
 from kafkatool.core.operations.reassignment.copy_progress import Replica, ToCopy, read_largest_share
 from kafkatool.core.operations.reassignment.events import Following
 from kafkatool.core.operations.reassignment.following import Progress
+from kafkatool.core.operations.reassignment.hindrances import NOTHING
 from kafkatool.core.operations.reassignment.status import Move, Status
 from kafkatool.core.operations.requests import planned, reassignments, throttles
 from kafkatool.core.operations.requests.cluster_view import read_cluster
@@ -136,6 +138,7 @@ class RequestPlanMode(RequestMode, PlanMode):
         begun = time.monotonic()
         deadline = None if timeout_s is None else begun + timeout_s
         line, pause_s, before = RunProgressLine(self.out.note), FIRST_POLL_S, -1
+        moved_s, looked_s, found = begun, begun, NOTHING
         client.begin_anew()
         moving = read_moves(client, wanted, needed=True)
         lacking = frozenset(Replica(p, b) for p, m in moving.items() for b in m.adding)
@@ -143,9 +146,14 @@ class RequestPlanMode(RequestMode, PlanMode):
             line.begin(Following(ToCopy(lacking, dict(client.brokers))))
             while True:
                 left = frozenset(moving)
-                down = sorted({b for m in moving.values() for b in m.adding} - set(client.brokers))
-                done, elapsed_s = len(wanted) - len(left), time.monotonic() - begun
-                line.show(Progress(done, len(wanted), 0, 0, elapsed_s, left=left, awaited=tuple(down)))
+                now = time.monotonic()
+                if len(left) != before:
+                    moved_s, looked_s, found = now, now, NOTHING
+                elif now - looked_s >= following.LOOK_S:  # it stands still: what is in the way?
+                    looked_s, found = now, hindrances_by_request.find(client, moving)
+                found = found._replace(awaited=hindrances_by_request.find_awaited(client, moving))
+                counts = (len(wanted) - len(left), len(wanted), 0, 0, now - begun)
+                line.show(Progress(*counts, left=left, still_s=now - moved_s, hindrances=found))
                 if not left:
                     return True
                 pause_s = FIRST_POLL_S if len(left) != before else min(pause_s * 1.5, MAX_POLL_S)
@@ -154,9 +162,9 @@ class RequestPlanMode(RequestMode, PlanMode):
                     pause_s = min(pause_s, deadline - time.monotonic())
                     if pause_s <= 0:
                         line.end()
-                        if down:
-                            self.out.note(awaited_line(down))
-                        self._note_way_on(way_on)
+                        if found.awaited:
+                            self.out.note(awaited_line(found.awaited))
+                        self._note_ways_on(way_on)
                         return False
                 time.sleep(pause_s)
                 client.begin_anew()
@@ -165,15 +173,25 @@ class RequestPlanMode(RequestMode, PlanMode):
                     client.refresh()
         except KeyboardInterrupt:
             line.end()
-            self._note_way_on(way_on)
+            self._note_ways_on(way_on)
             raise
         finally:
             line.end()
 
-    def _note_way_on(self, mode: str) -> None:
-        """Say what goes on without this command, and what to type."""
-        self.out.note("what moves goes on without kt; to wait on, and to take the throttle off at its end:")
-        self.out.note(self.command(mode))
+    def _note_ways_on(self, mode: str) -> None:
+        """Say what goes on without this command, and what to type: ``mode`` to wait on, and the others (RSN-23X)."""
+        self.out.note("what moves goes on without kt; a throttle stays")
+        ways = [(mode, "wait on; takes the throttle off when nothing moves any more")]
+        if "--rollback" not in mode:  # else it is on its way back already
+            cancel = self.cancelling(rollback=False)
+            if "--cancel" not in mode:
+                ways += [("--verify", "look"), (cancel, "send back what is under way")]
+            if self.files.rollback.is_file():
+                ways.append((self.cancelling(rollback=True), "send back what has ended, too"))
+            if "--cancel" not in mode:
+                ways.append((f"--execute --additional --throttle {RATE}", f"another throttle; {RATE}: {RATE_MEANS}"))
+        for flags, what in ways:
+            self.out.note(f"{self.command(flags)}  # {what}")
 
     def compared(self, client: "ClusterClient", plan: Moves) -> list[Move]:
         """Compare the plan with the cluster."""
@@ -423,6 +441,8 @@ class VerifyByRequest(RequestPlanMode):
                 self.out.note(f"not finished after {self.timeout:g} s: the reassignment goes on")
             found = self.compared(client, plan)
             self.out.lines(["Status of partition reassignment:", *_verify_lines(found), ""])
+            back = f"{self.command(self.cancelling(rollback=True))}  # send them"
+            self.note_not_under_way(found, back if self.rollback else self.sending)
             self.finish(client, plan, preserve_throttles=self.preserve_throttles)
             self.show_items([item(m) for m in found], client.cluster_id)
         return 0 if all(m.status is Status.COMPLETED for m in found) else 1

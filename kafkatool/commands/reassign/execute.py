@@ -23,6 +23,7 @@ from kafkatool.core.operations.reassignment.saved_run import RunState
 from kafkatool.core.operations.reassignment.status import Status
 from kafkatool.core.operations.reassignment.submission import MAX_BATCH_BYTES, SHOWN_BY_LIST, Prepared
 from kafkatool.core.planner.plan_files import Moves
+from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 
 ZNODE_OVERHEAD_BYTES: Final = 512  # of a write beside the znode's value: path, ACL, headers
@@ -68,6 +69,8 @@ class Execute(PlanMode):
             self._note_time(zk, prepared)
             if prepared.running is not None:
                 return self._only_throttle(zk, prepared)
+            if prepared.moves:
+                self._note_uncancellable(zk)
             if self.dry_run:
                 self.out.planned(prepared.ops, sequential_paths=NUMBERED)
                 return 0
@@ -77,6 +80,7 @@ class Execute(PlanMode):
         with self._alone():
             state = RunState.read(self.files.state, plan)
             with self.session() as zk:
+                self._note_uncancellable(zk)
                 cluster_id = None if self.out.is_text else read_cluster_id(zk)
                 output = RunOutput(self, brief=True)
                 run = Run(zk, plan, self.files, name_of=self.name_of, on_progress=output.progress)
@@ -102,6 +106,16 @@ class Execute(PlanMode):
             share = read_largest_share(to_copy(zk, prepared.moves), broker_access())
             if (line := throttled_line(share, self.throttle)) is not None:
                 self.out.note(line)
+
+    def _note_uncancellable(self, zk: ZooKeeper) -> None:
+        """Warn, while there is nothing to cancel yet, where --cancel could ask nobody as kt is called now (RSN-37X)."""
+        try:
+            broker_access().check(read_cluster(zk, [], states=False).brokers.values())
+        except RefusedError as e:
+            self.out.note(
+                f"kt: warning: no broker can be asked: {e}; from Kafka 2.4 on --cancel asks the controller, so without that "
+                "this plan cannot be cancelled"
+            )
 
     def _only_throttle(self, zk: ZooKeeper, prepared: Prepared) -> int:
         """Change rates, nothing else, as a reassignment runs already (RSN-10)."""

@@ -15,10 +15,15 @@ from kafkatool.commands.shared.bootstrap import Bootstrap
 from kafkatool.commands.shared.options import brokers_flags, connect, to_type
 from kafkatool.commands.shared.output import Output
 from kafkatool.core.errors import UsageError
-from kafkatool.core.model.values import Endpoint
+from kafkatool.core.model.values import Endpoint, in_number
 from kafkatool.core.operations.reassignment.saved_run import RunFiles
+from kafkatool.core.operations.reassignment.status import Move, Status
 from kafkatool.core.planner.plan_files import STDIN, Moves, PartitionName, parse_plan, read_text
 from kafkatool.core.zookeeper.session import ZooKeeper
+
+RATE: Final = "B/S"
+"""Stands for a throttle in what is to be typed; no number, so kt refuses it as it is."""
+RATE_MEANS: Final = "bytes per second and broker; unthrottled only without the flag"
 
 FIXED_BY_THE_FIRST_RUN: Final = {  # and not taken by --resume
     *("throttle", "skip_unchanged", "rollback_file"),
@@ -73,6 +78,21 @@ class PlanMode(Mode):
         source = self.reassignment_json_file
         return parse_plan(read_text(source, sys.stdin), "stdin" if source == STDIN else source, name_of=self.name_of)
 
+    def note_not_under_way(self, found: Sequence[Move], sending: str) -> None:
+        """Say that nothing of what is not as planned is under way, as far as is seen, and what to type to send it."""
+        gone = sum(not move.current for move in found)
+        failed = sum(move.status is Status.FAILED for move in found)
+        if gone:
+            missing = in_number(len(found), "partition does not exist", "partitions do not exist")
+            self.out.note(f"{gone} of {missing}: the plan is stale, or that of another cluster")
+        elif failed and not any(move.status is Status.IN_PROGRESS for move in found):
+            others = in_number(len(found), "partition is", "partitions are")
+            self.out.note(
+                f"{failed} of {others} not as planned, and nothing is under way: not sent, or given up by the controller "
+                "(its log says why), or still to be sent by a kt on another machine"
+            )
+            self.out.note(sending)
+
     def read_rollback(self, plan: Moves) -> Moves:
         """Read the way back of the plan. Raises UsageError, RefusedError."""
         return self.files.read_rollback(plan, sys.stdin, name_of=self.name_of)
@@ -97,6 +117,15 @@ class PlanMode(Mode):
     def waiting(self, *, rollback: bool) -> str:
         """Return the flags that wait for the plan's end, or for that of its ``rollback``."""
         return "--verify --wait" + f" --rollback{self.own_rollback}" * rollback
+
+    @property
+    def sending(self) -> str:
+        """Return what to type to send the plan, and what it means.
+
+        The throttle it was meant to move under is not known here. What is printed is refused until a rate is written in,
+        so that nobody who pastes it moves without one unawares.
+        """
+        return f"{self.command(f'--execute --throttle {RATE}')}  # send them; {RATE}: {RATE_MEANS}"
 
     @property
     def own_rollback(self) -> str:

@@ -99,7 +99,6 @@ class Verify(PlanMode):
         counts = Counter(move.status for move in found.items)
         if found.awaited:
             note(awaited_line(found.awaited))
-        gone = sum(not move.current for move in found.items)
         if unsent := counts[Status.PENDING]:
             still_unsent = in_number(unsent, "partition has not been sent", "partitions have not been sent")
             if event.carried_out:
@@ -107,20 +106,14 @@ class Verify(PlanMode):
                 return
             note(f"{still_unsent}, and no kt on this machine is at it any more; to go on:")
             note(self.command("--execute --resume"))
-        elif gone:
-            missing = in_number(len(found.items), "partition does not exist", "partitions do not exist")
-            note(f"{gone} of {missing}: the plan is stale, or that of another cluster")
-        elif (failed := counts[Status.FAILED]) and not counts[Status.IN_PROGRESS]:
-            others = in_number(len(found.items), "partition is", "partitions are")
-            note(
-                f"{failed} of {others} not as planned, and nothing is under way: not sent, or given up by the controller "
-                "(its log says why), or still to be sent by a kt on another machine"
-            )
-            # The state file that a run has left holds the throttle it is to be sent under.
-            mode = "--execute --resume" if event.resumable else "--execute"
-            if self.rollback:
-                mode = self.cancelling(rollback=True)
-            note(f"{self.command(mode)}  # send them")
+            return
+        if self.rollback:
+            sending = f"{self.command(self.cancelling(rollback=True))}  # send them"
+        elif event.resumable:  # the state file that a run has left holds the throttle it is to be sent under
+            sending = f"{self.command('--execute --resume')}  # send them"
+        else:
+            sending = self.sending
+        self.note_not_under_way(found.items, sending)
 
 
 class ShowRunning(Mode):

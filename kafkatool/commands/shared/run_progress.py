@@ -2,14 +2,21 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from typing import Final
 
 from kafkatool.commands.shared.byte_sizes import byte_size, share_of_bytes
 from kafkatool.commands.shared.credentials import broker_access
 from kafkatool.commands.shared.progress_line import ProgressLine, duration
-from kafkatool.core.model.values import in_number, join_ids
+from kafkatool.core.model.values import first_of, in_number, join_ids
 from kafkatool.core.operations.reassignment.copy_progress import Copied, CopyWatch
 from kafkatool.core.operations.reassignment.events import Following, Released
 from kafkatool.core.operations.reassignment.following import Progress
+from kafkatool.core.operations.reassignment.hindrances import Hindrances
+
+STILL_S: Final = (
+    10.0  # of no byte moved, from which on that is said instead of an ETA: a throttle lets them go in bursts
+)
+SHOWN: Final = 3  # of each kind of hindrance in the line
 
 
 class RunProgressLine:
@@ -45,17 +52,29 @@ def progress_text(p: Progress, copied: Copied | None) -> str:
     """Return one line of about 80 columns, what matters most first; ETA by bytes where brokers tell them."""
     parts = [f"batch {p.batch}/{p.batches}"] if p.batches > 1 else []
     parts.append(f"{p.finished}/{p.total} partitions" + (f", {p.in_sync}/{p.wanted} in sync" if p.wanted else ""))
-    if p.awaited:
-        parts.append(f"waiting for broker {join_ids(p.awaited)}, which is down")
+    parts += hindrance_texts(p.hindrances)
     remaining_s = p.remaining_s
     if copied is not None:
         parts.append(share_of_bytes(copied.copied_bytes, copied.total_bytes))
         if copied.bytes_per_second is not None:
             parts.append(f"{byte_size(copied.bytes_per_second)}/s")
         remaining_s = copied.remaining_s if p.left else 0.0
-        if remaining_s is None and copied.written_per_second:
+        if p.left and copied.still_s >= STILL_S:
+            return ", ".join([*parts, f"no bytes moved for {copied.still_s:.0f} s"])
+        if p.left and any(p.hindrances):
+            remaining_s = None
+        elif remaining_s is None and copied.written_per_second:
             return ", ".join([*parts, f"ETA unknown: {byte_size(copied.written_per_second)}/s are written meanwhile"])
     return ", ".join([*parts, f"ETA {duration(remaining_s)}"])
+
+
+def hindrance_texts(found: Hindrances) -> list[str]:
+    """Name what stands in the way, most certain first."""
+    texts = [f"waiting for broker {join_ids(found.awaited)}, which is down"] if found.awaited else []
+    if found.leaderless:
+        texts.append(f"without leader: {first_of(found.leaderless, SHOWN)}")
+    texts += [f"the throttle of broker {broker} is {rate} B/s" for broker, rate in found.throttled[:SHOWN]]
+    return texts
 
 
 def share_done(p: Progress, copied: Copied | None) -> float:

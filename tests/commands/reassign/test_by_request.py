@@ -1,6 +1,7 @@
 """``kt reassign --bootstrap-server`` against a broker that keeps assignments and configs as a controller would."""
 
 import re
+import shlex
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,8 @@ from kafkatool.commands.main import kt
 from kafkatool.commands.reassign import by_request
 from kafkatool.commands.shared import run_progress
 from kafkatool.commands.shared.progress_line import ProgressLine
+from kafkatool.commands.shared.run_progress import RunProgressLine
+from kafkatool.core.operations.reassignment import following
 from kafkatool.core.protocol.messages import alter_partition_reassignments as altering
 from kafkatool.core.protocol.messages import describe_configs, describe_log_dirs, incremental_alter_configs, metadata
 from kafkatool.core.protocol.messages import list_partition_reassignments as listing
@@ -371,7 +374,8 @@ def test_the_wait_tells_bytes_who_is_down_and_when_it_is_cut_short_what_to_type(
     assert cut_short.exit_code == 1
     assert "waits for brokers that are not registered: 9; start them" in cut_short.stderr
     way = f"kt reassign --bootstrap-server {cluster.brokers[0].address}"
-    assert f"{way} --verify --wait --reassignment-json-file {plan}" in cut_short.stderr.splitlines()
+    waiting = f"{way} --verify --wait --reassignment-json-file {plan}  # wait on; takes the throttle off"
+    assert any(line.startswith(waiting) for line in cut_short.stderr.splitlines())
 
     def sizes(size: int) -> describe_log_dirs.DescribeLogDirsResponse:
         partition = describe_log_dirs.DescribeLogDirsPartition(partition=2, partition_size=size, offset_lag=0)
@@ -406,6 +410,76 @@ def test_the_wait_tells_bytes_who_is_down_and_when_it_is_cut_short_what_to_type(
     assert waited.exit_code == 0, waited.output
     assert "1/2 partitions, 1.0 of 4.0 MiB" in waited.stderr
     assert waited.stderr.splitlines()[-1].startswith("2/2 partitions, 4.0 of 4.0 MiB")
+
+
+@pytest.mark.spec("ADM-43", "RSN-23X")
+def test_who_stops_waiting_is_told_every_way_on(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    plan = _plan(tmp_path, {0: [3, 2]})
+    monkeypatch.setattr(RunProgressLine, "show", interrupt)
+    stopped = _execute(cluster, plan, "--throttle", 1000, "--wait")
+    assert stopped.exit_code == 130
+    way, given = f"kt reassign --bootstrap-server {cluster.brokers[0].address}", f"--reassignment-json-file {plan}"
+    rate = "B/S: bytes per second and broker; unthrottled only without the flag"
+    ways = [
+        "what moves goes on without kt; a throttle stays",
+        f"{way} --verify --wait {given}  # wait on; takes the throttle off when nothing moves any more",
+        f"{way} --verify {given}  # look",
+        f"{way} --cancel {given}  # send back what is under way",
+        f"{way} --cancel --rollback {given}  # send back what has ended, too",
+        f"{way} --execute --additional --throttle B/S {given}  # another throttle; {rate}",
+    ]
+    lines = stopped.stderr.splitlines()
+    assert lines[lines.index(ways[0]) : -2] == ways
+    (tmp_path / "plan.rollback.json").unlink()
+    again = cluster.run("verify", "--reassignment-json-file", plan, "--wait").stderr.splitlines()
+    assert again[: len(ways) - 1] == [line for line in ways if "--rollback" not in line]
+    back = cluster.run("cancel", "--reassignment-json-file", plan)
+    assert back.exit_code == 130
+    assert [line for line in back.stderr.splitlines() if line.startswith("kt ")] == [
+        f"{way} --cancel {given}  # wait on; takes the throttle off when nothing moves any more"
+    ]
+
+
+@pytest.mark.spec("ADM-43", "RSN-33X")
+def test_where_nothing_moves_there_is_no_eta_but_what_is_in_the_way(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = _plan(tmp_path, {0: [3, 2], 1: [9, 1], 2: [1, 2]})
+    cluster.moving = {0: ([3, 2, 1], [3], [1]), 1: ([9, 1, 2], [9], [2])}
+    cluster.configs[4, "1"] = {"leader.replication.throttled.rate": "0"}
+    cluster.configs[4, "3"] = {"follower.replication.throttled.rate": "1024"}
+    shown: list[str] = []
+
+    def note(_: object, text: str, share: float | None = None) -> None:
+        shown.append(text)
+        if "B/s" in text:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ProgressLine, "show", note)
+    monkeypatch.setattr(following, "LOOK_S", 0.0)
+    monkeypatch.setattr(by_request, "FIRST_POLL_S", 0.05)
+    monkeypatch.setattr(by_request, "MAX_POLL_S", 0.05)
+    assert cluster.run("verify", "--reassignment-json-file", plan, "--wait").exit_code == 130
+    in_the_way = "waiting for broker 9, which is down, the throttle of broker 1 is 0 B/s"
+    assert shown[-1] == f"1/3 partitions, {in_the_way}, ETA unknown", "one of three has ended, and the rest will not"
+
+
+@pytest.mark.spec("ADM-36", "RSN-12")
+def test_a_plan_that_was_never_sent_is_not_to_be_sent_unthrottled_unawares(cluster: Cluster, tmp_path: Path) -> None:
+    plan = _plan(tmp_path, {0: [3, 2]})
+    told = cluster.run("verify", "--reassignment-json-file", plan)
+    assert told.exit_code == 1 and "1 of 1 partition is not as planned, and nothing is under way" in told.stderr
+    pasted = CliRunner().invoke(kt, shlex.split(told.stderr.splitlines()[-1], comments=True)[1:])
+    assert pasted.exit_code == 2 and "--throttle" in pasted.stderr
+    assert not cluster.asked("AlterPartitionReassignments")
+    _plan(tmp_path, {0: [4, 2]}, "plan.rollback.json")
+    back = cluster.run("verify", "--rollback", "--reassignment-json-file", plan)
+    assert f"--cancel --rollback --reassignment-json-file {plan}  # send them" in back.stderr
 
 
 @pytest.mark.spec("ADM-44")

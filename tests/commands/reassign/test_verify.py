@@ -2,11 +2,14 @@
 
 import json
 import os
+import shlex
 import signal
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from kafkatool.commands.main import kt
 from kafkatool.commands.reassign.run_output import RunOutput
 from kafkatool.core.operations.reassignment import run_lock, throttles
 from kafkatool.core.operations.reassignment.following import Progress
@@ -93,7 +96,12 @@ def test_what_nobody_here_sends_is_told_as_it_is_seen(seed: ZooKeeper, zk_connec
     told = run(zk_connect, "--verify", "--wait", "--reassignment-json-file", file)
     assert told.exit_code == 1 and told.stdout.count("failed") == 9
     assert "9 of 9 partitions are not as planned, and nothing is under way: not sent, or " in told.stderr
-    assert f"--execute --reassignment-json-file {file}  # send them" in told.stderr
+    line = next(line for line in told.stderr.splitlines() if "# send them" in line)
+    assert f"--execute --throttle B/S --reassignment-json-file {file}  # send them; B/S: bytes per second" in line
+    before = nodes.tree(seed)
+    pasted = CliRunner().invoke(kt, shlex.split(line, comments=True)[1:])
+    assert (pasted.exit_code, nodes.tree(seed)) == (2, before), "nothing moves until a rate is written in"
+    assert "--throttle" in pasted.stderr
     plan_file(tmp_path / "plan.rollback.json", GOAL)
     back = run(zk_connect, "--verify", "--rollback", "--reassignment-json-file", file)
     assert f"--cancel --rollback --reassignment-json-file {file}  # send them" in back.stderr

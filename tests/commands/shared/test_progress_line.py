@@ -8,10 +8,11 @@ import time
 import pytest
 
 from kafkatool.commands.shared.progress_line import INTERVAL_S, ProgressLine
-from kafkatool.commands.shared.run_progress import progress_text
+from kafkatool.commands.shared.run_progress import STILL_S, progress_text
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment.copy_progress import Copied
 from kafkatool.core.operations.reassignment.following import Progress
+from kafkatool.core.operations.reassignment.hindrances import Hindrances
 
 ESCAPE = r"\x1b\[\??[0-9;]*[A-Za-z]"
 GIB = 1024**3
@@ -82,3 +83,20 @@ def test_where_brokers_tell_sizes_the_rest_is_estimated_from_bytes() -> None:
     assert stalled.endswith("1.0 of 2.0 GiB, 0 B/s, ETA unknown")
     outrun = progress_text(progress, Copied(GIB, 2 * GIB, 1024.0, 2048.0))
     assert outrun.endswith("1.0 KiB/s, ETA unknown: 2.0 KiB/s are written meanwhile")
+
+
+@pytest.mark.spec("RSN-33X")
+def test_while_nothing_moves_there_is_no_eta_but_how_long_and_what_is_in_the_way() -> None:
+    left = frozenset({TopicPartition("t", 0)})
+    still = Copied(GIB, 2 * GIB, GIB / 64, still_s=STILL_S)
+    assert progress_text(Progress(2, 8, 0, 0, 30.0, left=left), still).endswith("16 MiB/s, no bytes moved for 10 s")
+    bursts = still._replace(still_s=STILL_S - 0.1)
+    assert progress_text(Progress(2, 8, 0, 0, 30.0, left=left), bursts).endswith("16 MiB/s, ETA 1:04")
+    found = Hindrances((3,), ((1, 0), (2, 1023)), (TopicPartition("t", 0),))
+    in_the_way = (
+        "2/8 partitions, waiting for broker 3, which is down, without leader: t-0, the throttle of broker 1 is 0 B/s, "
+        "the throttle of broker 2 is 1023 B/s, "
+    )
+    hindered = Progress(2, 8, 0, 0, 30.0, left=left, hindrances=found)
+    assert progress_text(hindered, None) == f"{in_the_way}ETA unknown"
+    assert progress_text(hindered, bursts).endswith("16 MiB/s, ETA unknown"), "others move, and it does not end"

@@ -103,15 +103,25 @@ def test_no_other_module_writes_such_a_command() -> None:
 
 
 @pytest.mark.spec("SEC-33")
-@pytest.mark.parametrize("command", ["drain 1 --no-throttle", "drain 1 --no-throttle --dry-run", "health"])
-def test_brokers_that_want_a_login_are_said_to_at_once(zk: ZooKeeper, flags: list[str], command: str) -> None:
+@pytest.mark.parametrize(
+    "command", ["drain 1 --no-throttle", "drain 1 --no-throttle --dry-run", "health", "reassign --execute"]
+)
+def test_brokers_that_want_a_login_are_said_to_at_once(
+    zk: ZooKeeper, flags: list[str], tmp_path: Path, command: str
+) -> None:
     path = f"{BrokersZnode.PATH}/1"
     for broker in (1, 2, 3):
         node = zk.get(path.replace("/1", f"/{broker}"))
         assert node is not None
         zk.set(BrokerZnode.path(broker), node.data.replace(b"PLAINTEXT", b"SASL_SSL"), node.version)
     before = nodes.tree(zk)
-    result = CliRunner().invoke(kt, [*command.split(), *flags[:2]])
+    file = plan_file(tmp_path / "plan.json", {0: (2, 3)})
+    plan = ["--reassignment-json-file", str(file)] if command.startswith("reassign") else []
+    result = CliRunner().invoke(kt, [*command.split(), *flags[:2], *plan])
     assert "brokers have no PLAINTEXT listener but SASL_SSL: give --command-config" in result.output
-    if command != "health":
+    if plan:  # it is begun, and who begins it has been told
+        assert result.exit_code == 0
+        warning = result.stderr.index("on --cancel asks the controller, so without that this plan cannot be cancelled")
+        assert warning < result.stderr.index("rollback plan")
+    elif command != "health":
         assert result.exit_code == 1 and nodes.tree(zk) == before and not list(Path().glob("drain-*"))

@@ -1,7 +1,8 @@
 """Reassignment of partitions: a plan proposed, checked, submitted, followed, verified, and undone.
 
 Doors: `proposal` makes a plan; `submission` checks and submits one; `run` carries one out over its whole life and yields
-`events`; `status` tells how far one is; `cancelling` has the controller end moves. Nothing here prints, or knows
+`events`; `status` tells how far one is; `hindrances` what is in the way of one; `cancelling` has
+the controller end moves. Nothing here prints, or knows
 click."""
 
 __all__ = [
@@ -9,6 +10,8 @@ __all__ = [
     "copy_progress",
     "events",
     "following",
+    "hindrances",
+    "hindrances_by_request",
     "proposal",
     "replica_sizes",
     "run",

@@ -34,13 +34,14 @@ class Replica(NamedTuple):
 class Copied(NamedTuple):
     """The bytes copied so far. ``bytes_per_second`` None: there are not two readings yet.
 
-    ``written_per_second``: by how much there comes to be more to copy meanwhile.
+    ``written_per_second``: by how much there comes to be more to copy meanwhile. ``still_s``: for how long no byte moved.
     """
 
     copied_bytes: int
     total_bytes: int
     bytes_per_second: float | None
     written_per_second: float = 0.0
+    still_s: float = 0.0
 
     @property
     def remaining_s(self) -> float | None:
@@ -104,6 +105,7 @@ class CopyCount:
         self._told: dict[int, dict[TopicPartition, int]] = {}
         self._wanted: dict[TopicPartition, int] = {}
         self._history: deque[tuple[float, int, int]] = deque()  # when, copied, total
+        self._moved_s = 0.0  # when bytes were last seen to have moved
 
     def add(self, sizes: ReplicaSizes, left: Collection[TopicPartition], now_s: float) -> None:
         """Add a reading, made at ``now_s`` of a monotonic clock; partitions not in ``left`` have been copied in full."""
@@ -120,6 +122,8 @@ class CopyCount:
         counted = self._count(left)
         if counted is None:
             return
+        if not self._history or counted[0] != self._history[-1][1]:
+            self._moved_s = now_s
         self._history.append((now_s, *counted))
         while len(self._history) > 1 and now_s - self._history[1][0] >= RATE_WINDOW_S:
             self._history.popleft()
@@ -133,7 +137,8 @@ class CopyCount:
             return Copied(*counted, None)
         (then_s, copied_then, total_then), (now_s, copied, total) = self._history[0], self._history[-1]
         past_s = now_s - then_s
-        return Copied(*counted, max(0, copied - copied_then) / past_s, max(0, total - total_then) / past_s)
+        rate, written = max(0, copied - copied_then) / past_s, max(0, total - total_then) / past_s
+        return Copied(*counted, rate, written, now_s - self._moved_s)
 
     def unknown(self) -> frozenset[TopicPartition]:
         """Return partitions whose size nobody has told yet: they are asked for even if they have finished."""

@@ -8,13 +8,16 @@ from typing import Final, NamedTuple
 
 from kafkatool.core.errors import NodeExistsError
 from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.operations.reassignment import hindrances
+from kafkatool.core.operations.reassignment.hindrances import NOTHING, Hindrances
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.cluster_view import read_states
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.watched_node import WatchedNode
-from kafkatool.core.zookeeper.znodes import BrokersZnode, ReassignmentZnode
+from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 
 POLL_MS: Final = 1000  # how often the progress of a running move is read; the end itself is watched
+LOOK_S = 10.0  # of standing still between two looks for what is in the way
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,7 @@ class Progress:
     """The partitions that left the znode, and of the replicas the plan wants those in sync (RSN-33X).
 
     Of the whole plan, ``batch`` of ``batches`` being in the znode; ``left`` are the partitions that have not finished.
-    ``awaited`` are brokers that these are to be on, and that are not registered.
+    ``still_s``: for how long no replica got in sync; ``hindrances`` are looked for then.
     """
 
     finished: int
@@ -33,12 +36,13 @@ class Progress:
     batch: int = 1
     batches: int = 1
     left: frozenset[TopicPartition] = frozenset()
-    awaited: tuple[int, ...] = ()
+    still_s: float = 0.0
+    hindrances: Hindrances = NOTHING
 
     @property
     def remaining_s(self) -> float | None:
-        """Estimate from the rate of finished partitions so far; None: no partition has finished yet."""
-        if not self.finished:
+        """Estimate from the rate of finished partitions so far; None: none has finished yet, or something is in the way."""
+        if not self.finished or any(self.hindrances):
             return None
         return self.elapsed_s / self.finished * (self.total - self.finished)
 
@@ -64,15 +68,21 @@ def wait(
     begun = time.monotonic()
     deadline = None if timeout_s is None else begun + timeout_s
     request = WatchedNode(zk, ReassignmentZnode.PATH)
-    in_sync = -1
+    in_sync, moved_s, looked_s = -1, begun, begun
+    found = NOTHING
     while not interrupted():
         node = request.read()
         left = frozenset(p for p in (ReassignmentZnode.decode(node.data) if node else {}) if p in moves)
         later = unsent(left)
         seen = _progress(zk, moves, left, later, time.monotonic() - begun)
-        if left and seen.in_sync == in_sync:  # it stands still: is a broker missing?
-            seen = replace(seen, awaited=_awaited(zk, moves, left))
-        in_sync = seen.in_sync
+        now = time.monotonic()
+        if not left or seen.in_sync != in_sync:
+            in_sync, moved_s, looked_s, found = seen.in_sync, now, now, NOTHING
+        elif now - looked_s >= LOOK_S:  # it stands still: what is in the way?
+            looked_s, found = now, hindrances.find(zk, {p: moves[p] for p in left})
+        else:
+            found = found._replace(awaited=hindrances.find_awaited(zk, {p: moves[p] for p in left}))
+        seen = replace(seen, still_s=now - moved_s, hindrances=found)
         on_progress(seen)
         if not left and not later:
             return True
@@ -118,7 +128,7 @@ def follow(
         elapsed_s = time.monotonic() - begun
         counts = (done + p.finished, partitions, done_replicas + p.in_sync, wanted, elapsed_s)
         left = p.left.union(*batches[number + 1 :])
-        on_progress(Progress(*counts, number + 1, len(batches), left, p.awaited))
+        on_progress(Progress(*counts, number + 1, len(batches), left, p.still_s, p.hindrances))
 
     def remaining_s() -> float | None:
         return None if timeout_s is None else max(0.0, begun + timeout_s - time.monotonic())
@@ -166,9 +176,3 @@ def _progress(
     lagging += sum(len(moves[p]) for p in later)
     unfinished = frozenset(left | later)
     return Progress(len(moves) - len(unfinished), len(moves), wanted - lagging, wanted, elapsed_s, left=unfinished)
-
-
-def _awaited(zk: ZooKeeper, moves: Moves, left: Set[TopicPartition]) -> tuple[int, ...]:
-    """Return the brokers that partitions are to be on, and that are not registered."""
-    live = {int(name) for name in zk.children(BrokersZnode.PATH) or () if name.isdecimal()}
-    return tuple(sorted({b for p in left for b in moves[p]} - live))

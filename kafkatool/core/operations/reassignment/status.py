@@ -8,6 +8,7 @@ from kafkatool.core.errors import NoPermissionError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.config_writes import ConfigWrite
 from kafkatool.core.operations.reassignment import throttles
+from kafkatool.core.operations.reassignment.hindrances import missing
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster, read_states
 from kafkatool.core.zookeeper.session import ZooKeeper
@@ -66,7 +67,8 @@ def verify(zk: ZooKeeper, plan: Moves, *, preserve_throttles: bool = False) -> V
     done = all(move.status is Status.COMPLETED for move in items)
     removal = throttles.plan_removal(zk, {p.topic for p in plan}) if done and not preserve_throttles else []
     others = bool(view.reassignment)  # rates are of brokers, not of plans
-    return Verification(items, () if others else tuple(removal), _awaited(items, view), others and bool(removal))
+    awaited = missing((move.target for move in items if move.status is Status.IN_PROGRESS), view.brokers)
+    return Verification(items, () if others else tuple(removal), awaited, others and bool(removal))
 
 
 def moved_by_request(view: ClusterView, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
@@ -139,12 +141,6 @@ def left_throttle(zk: ZooKeeper) -> LeftThrottle | None:
     first = {t: min(node.assignment) for t, node in view.topics.items() if node.assignment}
     way_off = {TopicPartition(t, p): view.topics[t].assignment[p] for t, p in first.items()}
     return LeftThrottle(tuple(brokers), tuple(listed), way_off)
-
-
-def _awaited(moves: Iterable[Move], view: ClusterView) -> tuple[int, ...]:
-    """Return the brokers without which those moves do not end."""
-    targets = {broker for move in moves if move.status is Status.IN_PROGRESS for broker in move.target}
-    return tuple(sorted(targets.difference(view.brokers)))
 
 
 def _status(view: ClusterView, partition: TopicPartition, target: tuple[int, ...]) -> Status:

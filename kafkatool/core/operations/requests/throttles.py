@@ -191,8 +191,11 @@ def _read(
 
 def rate_set(client: ClusterClient) -> int | None:
     """Return the highest rate that is set on a live broker; None: none is."""
-    rates = []
-    for broker in client.brokers:
-        entries = _read(client, [(BROKER, str(broker))], list(RATES), broker).get(str(broker), {})
-        rates += [int(v) for v, source in entries.values() if source == OF_BROKER and v is not None and v.isdecimal()]
-    return max(rates, default=None)
+    rates = [rate for broker in client.brokers for rate in rates_of(client, broker)]
+    return max((int(rate) for rate in rates if rate.isdecimal()), default=None)
+
+
+def rates_of(client: ClusterClient, broker: int) -> list[str]:
+    """Return the rates that are set on a broker that is up. Raises BrokerUnreachableError."""
+    entries = _read(client, [(BROKER, str(broker))], list(RATES), broker).get(str(broker), {})
+    return [value for value, source in entries.values() if source == OF_BROKER and value is not None]

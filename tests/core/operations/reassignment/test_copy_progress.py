@@ -95,11 +95,11 @@ def test_the_rate_is_that_of_the_last_half_minute_and_none_moving_has_no_eta() -
     count = CopyCount({Replica(A, 3)})
     for second, size in ((0, 0), (60, 9_000), (90, 9_030), (100, 9_030)):
         count.add({1: {A: 10_000}, 3: {A: size}}, {A}, second)
-    assert count.copied({A}) == Copied(9_030, 10_000, 3.0 / 4)
+    assert count.copied({A}) == Copied(9_030, 10_000, 3.0 / 4, still_s=10.0)
     for second in (120, 140, 160):
         count.add({1: {A: 10_000}, 3: {A: 9_030}}, {A}, second)
     counted = count.copied({A})
-    assert counted == Copied(9_030, 10_000, 0.0) and counted.remaining_s is None
+    assert counted == Copied(9_030, 10_000, 0.0, still_s=70.0) and counted.remaining_s is None
 
 
 @pytest.mark.spec("RSN-33X")

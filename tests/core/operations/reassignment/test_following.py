@@ -7,9 +7,14 @@ import pytest
 
 from kafkatool.commands.shared.run_progress import progress_text
 from kafkatool.core.errors import NodeExistsError
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.operations.config_writes import read_configs
+from kafkatool.core.operations.reassignment import following
 from kafkatool.core.operations.reassignment.following import Progress, follow, wait
+from kafkatool.core.operations.reassignment.hindrances import Hindrances
 from kafkatool.core.operations.reassignment.status import running
 from kafkatool.core.operations.reassignment.submission import prepare, start
+from kafkatool.core.operations.reassignment.throttles import RATES
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.session import Node, Watch, ZooKeeper
 from kafkatool.core.zookeeper.znodes import BrokerZnode, ReassignmentZnode
@@ -68,13 +73,33 @@ def test_a_broker_that_keeps_a_move_from_going_on_is_named(zk: ZooKeeper) -> Non
         timeout_s=None,
         on_progress=shown.append,
         poll_ms=10,
-        interrupted=lambda: any(p.awaited for p in shown),
+        interrupted=lambda: any(p.hindrances.awaited for p in shown),
     )
-    assert shown[-1].awaited == (3,)
+    assert shown[-1].hindrances.awaited == (3,)
     assert (
         progress_text(shown[-1], None)
         == "0/1 partitions, 1/2 in sync, waiting for broker 3, which is down, ETA unknown"
     )
+
+
+@pytest.mark.spec("RSN-33X")
+def test_a_throttle_next_to_nothing_and_a_partition_without_leader_are_named(
+    zk: ZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
+    replicas = {0: (1, 2), 1: (2, 1)}
+    nodes.make_cluster(zk, topics={"t": replicas}, states={t0: (1, (1, 2)), t1: (None, (2,))})
+    moves = plan({0: (1, 3), 1: (2, 3)})
+    start(zk, prepare(zk, moves))
+    for broker, rate in (("1", "0"), ("3", "1023"), ("4", "0")):  # 4 has nothing to do with it
+        (found,) = read_configs(zk, [("brokers", broker)])
+        found.setting({RATES[0]: "5000", RATES[1]: rate}).write(zk)
+    shown = list[Progress]()
+    monkeypatch.setattr(following, "LOOK_S", 0.0)
+    enough = lambda: any(p.hindrances.throttled for p in shown)  # noqa: E731
+    assert not wait(zk, moves, timeout_s=None, on_progress=shown.append, poll_ms=10, interrupted=enough)
+    assert shown[-1].hindrances == Hindrances((), ((1, 0), (3, 1023)), (t1,))
+    assert shown[-1].remaining_s is None
 
 
 @pytest.mark.spec("RSN-33X")
