@@ -50,6 +50,10 @@ def test_a_broker_of_real_kafka_is_emptied_and_the_cluster_is_well(
             return all(row["software"] == number and row["bytes"] for row in rows(told))
 
         eventually(same, "the same of all three by both ways", 120)
+        by_request = run("health --output json", *asked)
+        assert by_request.exit_code == 0, by_request.output
+        unknown = {row["check"] for row in json.loads(by_request.stdout)["items"] if row["level"] == "unknown"}
+        assert unknown == {"controller", "moves", "unclean elections", "deletions"}
         (proof,) = rows(run("drain 3 --throttle 5000000 --output json", *way))
         assert proof["drained"] and proof["on_disk"] == []
         eventually(lambda: run("health", *way).exit_code == 0, "well again", 120)
@@ -59,6 +63,46 @@ def test_a_broker_of_real_kafka_is_emptied_and_the_cluster_is_well(
             return not told.exit_code and [row["replicas"] for row in rows(told)] == [3, 3, 0]
 
         eventually(told_empty, "all brokers to answer, and the third to hold nothing", 120)
+
+
+def levels(result: Result) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for row in json.loads(result.stdout)["items"]:
+        found.setdefault(row["check"], set()).add(row["level"])
+    return found
+
+
+@pytest.mark.slowest
+@pytest.mark.spec("ADM-107", "ADM-109")
+@pytest.mark.parametrize("version", ["3.9.1", "4.1.0"])
+def test_the_health_of_a_cluster_without_zookeeper_from_well_to_no_quorum(version: str, tmp_path: Path) -> None:
+    real_kafka.require(version)
+    with KraftKafka(version, tmp_path) as kafka:
+        way = ("--bootstrap-server", kafka.bootstrap)
+        made = run("topics create --topic t --partitions 3 --replication-factor 3", *way)
+        assert made.exit_code == 0, made.output
+        eventually(lambda: run("health", *way).exit_code == 0, "well", 120)
+        well = levels(run("health --output json", *way))
+        open_ = {check for check, found in well.items() if found == {"unknown"}}
+        assert open_ == {"controller", "unclean elections"}
+        assert all(found == {"ok"} for check, found in well.items() if check not in open_), well
+
+        kafka.kill_broker(3)
+
+        def one_gone() -> bool:
+            told = run("health --output json", *way)
+            found = levels(told)
+            return told.exit_code == 1 and all("degraded" in found[c] for c in ("controller", "partitions", "brokers"))
+
+        eventually(one_gone, "the broker and voter that died to be told", 120)
+        kafka.kill_broker(2)
+
+        def no_quorum() -> bool:
+            told = run("health --output json", *way)
+            found = levels(told)
+            return told.exit_code == 2 and "critical" in found["controller"] and found["moves"] == {"unknown"}
+
+        eventually(no_quorum, "no leader of the quorum", 240)
 
 
 @pytest.mark.slowest

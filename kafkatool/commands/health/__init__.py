@@ -1,4 +1,5 @@
 """``kt health``: one page that says whether the cluster is well, with exit codes that monitoring plug-ins know.
 
-Door: `command`. `rendering` writes what `core/operations/health` has judged.
+Door: `command`. It looks by a `way`, `by_znode` or `by_request`; `rendering` writes what `core/operations/health` has
+judged.
 """

@@ -1,35 +1,30 @@
 """``kt health``: is the cluster well? Exit codes 0 ok, 1 degraded, 2 critical, 3 not known, as monitoring plug-ins have."""
 
 from collections.abc import Sequence
-from functools import partial
 from time import sleep, time
 from typing import IO, Any, Final
 
 import click
 
 from kafkatool.commands.health import rendering
-from kafkatool.commands.shared.credentials import broker_access
+from kafkatool.commands.health.open_way import open_way
+from kafkatool.commands.health.way import Way
+from kafkatool.commands.shared.bootstrap import Bootstrap
 from kafkatool.commands.shared.options import (
     KtCommand,
-    broker_options,
     cluster_id_option,
-    connect,
+    cluster_options,
     dry_run_option,
     output_option,
-    show_planned,
-    zookeeper_option,
 )
 from kafkatool.commands.shared.output import CURRENT_OUTPUT, Answer, Output, error_item, paint
 from kafkatool.commands.shared.printable import say
-from kafkatool.core.client.access import BrokerAccess
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
 from kafkatool.core.model.values import in_number
 from kafkatool.core.operations.health import checks, forgotten
 from kafkatool.core.operations.health.checks import Level, Memory
-from kafkatool.core.operations.health.reading import Reading, read
-from kafkatool.core.zookeeper.cluster_view import read_cluster
-from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import ConfigChangeZnode
+from kafkatool.core.operations.health.forgotten import Entity
+from kafkatool.core.operations.health.reading import Reading
 
 EXIT_CODES: Final = {Level.OK: 0, Level.DEGRADED: 1, Level.CRITICAL: 2}
 NOT_KNOWN: Final = 3
@@ -70,6 +65,7 @@ class HealthCommand(KtCommand):
     cls=HealthCommand,
     examples=(
         "kt health --zookeeper zk1:2181/kafka",
+        "kt health --bootstrap-server b1:9092,b2:9092 --command-config monitor.properties",
         "kt health --zookeeper zk1:2181/kafka --watch 60",
         "kt health --zookeeper zk1:2181/kafka --remove-throttles",
     ),
@@ -80,12 +76,15 @@ class HealthCommand(KtCommand):
         "check: verdict, then each check; one item for each thing found, with every name in JSON. What only time tells "
         "(a move that stands still, a disk that fills, a leader that was not in sync) needs --watch; for a throttle "
         "while nothing moves, and for a missing controller, kt looks a second time after 10 s by itself.",
+        "--bootstrap-server serves clusters with and without ZooKeeper. What brokers do not tell is unknown, and said so: "
+        "what happened before the first look (--watch tells later), and with ZooKeeper what waits in /admin. Of a cluster "
+        "without, the controller is the leader of the quorum, and voters are watched. It needs Describe on the cluster and "
+        "Describe and DescribeConfigs on topics.",
         "--remove-throttles deletes the throttle keys that the check names, each after looking again whether something "
         "moves, and tells the health after it. Defaults of all brokers are left alone.",
     ),
 )
-@zookeeper_option
-@broker_options
+@cluster_options
 @click.option("--watch", type=click.FloatRange(min=1), metavar="S", help="Look again every S seconds until Ctrl-C.")
 @click.option("--all", "all_names", is_flag=True, help="Show every name, not just five.")
 @click.option("--remove-throttles", is_flag=True, help="Take forgotten throttles off.")
@@ -94,6 +93,7 @@ class HealthCommand(KtCommand):
 @output_option
 def health(
     zookeeper: str,
+    bootstrap: Bootstrap | None,
     watch: float | None,
     all_names: bool,
     remove_throttles: bool,
@@ -106,43 +106,33 @@ def health(
         raise UsageError("--remove-throttles can't be used with --watch")
     if dry_run and not remove_throttles:
         raise UsageError("--dry-run needs --remove-throttles: nothing else is written")
-    access = broker_access()
-    with connect(zookeeper, cluster_id=cluster_id) as zk:
-        _note_unreachable(zk, access, out)
-        reading, memory = _look(zk, access, Memory())
+    with open_way(zookeeper, bootstrap, cluster_id=cluster_id) as way:
+        way.note_unreachable(out)
+        reading, memory = _look(way, Memory())
         while watch is not None:
             _show(out, reading, memory, all_names)
             sleep(watch)
-            reading, memory = _look(zk, access, memory)
+            reading, memory = _look(way, memory)
         if memory.is_in_doubt:
             out.note(f"looking again in {DOUBT_S:g} s: only then a throttle is forgotten, or a controller missing")
             sleep(max(0.0, reading.at_s + DOUBT_S - time()))
-            reading, memory = _look(zk, access, memory)
+            reading, memory = _look(way, memory)
         if remove_throttles and reading.rates_untold is not None:
             raise RefusedError(f"{reading.rates_untold}: which throttles are forgotten cannot be told")
         if remove_throttles and (entities := checks.forgotten(reading, memory)):
             if dry_run:
-                ops = [op for write in forgotten.plan_removal(zk, entities) for op in write.ops]
-                show_planned(out, zk, ops, sequential_paths=(ConfigChangeZnode.PREFIX,))
+                way.dry_run_take_off(out, entities, reading)
                 return 0
-            _remove(zk, access, out, entities)
-            reading, memory = _look(zk, access, Memory())
+            _remove(way, out, entities)
+            reading, memory = _look(way, Memory())
         elif dry_run:
             out.planned(())
             return 0
         return EXIT_CODES[_show(out, reading, memory, all_names)]
 
 
-def _note_unreachable(zk: ZooKeeper, access: BrokerAccess, out: Output) -> None:
-    """Say at once that no broker can be asked, and what to give: what follows is told by ZooKeeper alone."""
-    try:
-        access.check(read_cluster(zk, [], states=False).brokers.values())
-    except RefusedError as e:
-        out.note(f"kt: warning: no broker can be asked: {e}")
-
-
-def _look(zk: ZooKeeper, access: BrokerAccess, memory: Memory) -> tuple[Reading, Memory]:
-    reading = read(zk, access)
+def _look(way: Way, memory: Memory) -> tuple[Reading, Memory]:
+    reading = way.look()
     return reading, checks.remember(memory, reading)
 
 
@@ -152,8 +142,8 @@ def _show(out: Output, reading: Reading, memory: Memory, all_names: bool) -> Lev
     return checks.verdict(found)
 
 
-def _remove(zk: ZooKeeper, access: BrokerAccess, out: Output, entities: Sequence[tuple[str, str]]) -> None:
-    done = forgotten.remove(zk, entities, partial(read, access=access))
+def _remove(way: Way, out: Output, entities: Sequence[Entity]) -> None:
+    done = forgotten.remove(entities, way.look, way.take_off)
     if done:
         out.note(f"throttles removed from {', '.join(map(checks.entity_name, done))}")
     if left := len(entities) - len(done):

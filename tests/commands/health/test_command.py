@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.commands.health import command
+from kafkatool.commands.health.by_znode import HealthByZnode
 from kafkatool.commands.main import kt
 from kafkatool.core.client.access import PLAINTEXT_ACCESS
 from kafkatool.core.operations.config_writes import read_configs
@@ -19,6 +20,7 @@ from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 from tests.core.operations.reassignment.plans import changes, config
 from tests.core.zookeeper import cluster_nodes as nodes
+from tests.ports import free_port
 from tests.steady import STEADY, crash
 from tests.waiting import eventually
 
@@ -47,6 +49,10 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(zookeeper: str, *args: object) -> Result:
     return CliRunner().invoke(kt, ["health", "--zookeeper", zookeeper, *map(str, args)])
+
+
+def ask(bootstrap: str, *args: object) -> Result:
+    return CliRunner().invoke(kt, ["health", "--bootstrap-server", bootstrap, *map(str, args)])
 
 
 def findings(result: Result) -> dict[str, list[tuple[str, int]]]:
@@ -143,16 +149,81 @@ def test_removal_stops_when_something_begins_to_move(zk: ZooKeeper) -> None:
     set_throttle(zk)
     looks = 0
 
-    def look(session: ZooKeeper) -> reading.Reading:
+    def look() -> reading.Reading:
         nonlocal looks
         looks += 1
         if looks == 2:
-            session.create(ReassignmentZnode.PATH, ReassignmentZnode.encode({}))
-        return reading.read(session, PLAINTEXT_ACCESS)
+            zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode({}))
+        return reading.read(zk, PLAINTEXT_ACCESS)
 
     entities = [("brokers", "1"), ("topics", "t")]
-    assert forgotten.remove(zk, entities, look) == entities[:1]
+    assert forgotten.remove(entities, look, HealthByZnode(zk).take_off) == entities[:1]
     assert config(zk, "topics", "t") == {REPLICAS[1]: "0:2", "retention.ms": "99999"}
+
+
+def known(result: Result) -> dict[str, list[tuple[str, int]]]:
+    """Return what was found but for the controller, which has changed if it was the one that died."""
+    told = {check: [f for f in found if f[0] != "unknown"] for check, found in findings(result).items()}
+    return {check: found for check, found in told.items() if found and check != "controller"}
+
+
+OPEN = {
+    "controller": [("unknown", 1)],
+    "moves": [("unknown", 0)],
+    "unclean elections": [("unknown", 0)],
+    "deletions": [("unknown", 0)],
+}
+"""What one look by requests leaves open of a cluster with ZooKeeper."""
+
+
+@pytest.mark.spec("ADM-107", "ADM-109")
+def test_brokers_alone_tell_the_same_verdict_and_what_they_do_not_tell_is_unknown() -> None:
+    with started() as cluster, ZooKeeper(cluster.zookeeper) as zk:
+        before = nodes.tree(zk)
+        asked = ask(cluster.bootstrap, "--output", "json")
+        assert (asked.exit_code, findings(asked)) == (0, OPEN), asked.output
+        assert ask(cluster.bootstrap).stdout.startswith("the cluster is ok\nunknown   controller ")
+        assert nodes.tree(zk) == before
+        crash(cluster, zk, 2)
+
+        def alike() -> bool:
+            told, by_request = (run(cluster.zookeeper, "--output", "json"), ask(cluster.bootstrap, "--output", "json"))
+            by_znode, asked = known(told), known(by_request)
+            return told.exit_code == by_request.exit_code == 1 and by_znode == asked and "brokers" in asked
+
+        eventually(alike, "the dead broker told alike by both ways", 60)
+
+
+@pytest.mark.spec("ADM-108", "ADM-109", "COM-6X")
+@pytest.mark.usefixtures("at_once")
+def test_forgotten_throttles_are_removed_by_requests_too(cluster: EmbeddedCluster) -> None:
+    with ZooKeeper(cluster.zookeeper) as zk:
+        set_throttle(zk)
+
+        def found() -> dict[str, list[tuple[str, int]]]:
+            return findings(ask(cluster.bootstrap, "--output", "json"))
+
+        eventually(lambda: found().get("throttles") == [("degraded", 2)], "brokers to know of the throttles", 60)
+        before = nodes.tree(zk)
+        planned = ask(cluster.bootstrap, "--remove-throttles", "--dry-run", "--output", "json")
+        assert planned.exit_code == 0, planned.output
+        shown = [(item["broker"], item["api"]) for item in json.loads(planned.stdout)["items"]]
+        assert [api for _, api in shown] == ["IncrementalAlterConfigs"] * 2 and shown[0][0] == 1
+        assert nodes.tree(zk) == before
+        result = ask(cluster.bootstrap, "--remove-throttles")
+        assert "throttles removed from broker 1, topic t" in result.stderr, result.output
+        assert config(zk, "brokers", "1") == {"log.cleaner.threads": "1"}
+        assert config(zk, "topics", "t") == {"retention.ms": "99999"}
+        eventually(lambda: ask(cluster.bootstrap).exit_code == 0, "well again", 60)
+
+
+@pytest.mark.spec("ADM-1", "ADM-107", "COM-3X")
+def test_where_no_broker_answers_or_two_ways_are_given_the_health_is_not_known() -> None:
+    nobody = ask(f"127.0.0.1:{free_port()}", "--output", "json")
+    assert nobody.exit_code == 3 and len(json.loads(nobody.stdout)["errors"]) == 1
+    both = ask("127.0.0.1:1", "--zookeeper", "127.0.0.1:1")
+    assert (both.exit_code, both.stdout) == (3, "")
+    assert "Only one of --bootstrap-server or --zookeeper must be specified" in both.stderr
 
 
 @pytest.mark.spec("ADM-107")

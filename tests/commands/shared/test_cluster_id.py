@@ -46,7 +46,7 @@ GUARDED: Final = {
     ABORT: (BOOTSTRAP,),
     "zk-acl --zookeeper.acl secure --force": (ZOOKEEPER,),
     "brokers": BOTH,
-    "health": (ZOOKEEPER,),
+    "health": BOTH,
     "migrate check --bootstrap-server BOOT": (ZOOKEEPER,),
 }
 FAILED: Final = {"health": 3}  # its 1 and 2 are verdicts

@@ -4,9 +4,9 @@ A broker too old for a question answers the others.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
 from kafkatool.core.client.access import BrokerAccess
@@ -21,6 +21,7 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 LIMIT_S: Final = 5.0  # for all of a broker's answers (ADM-105)
 AT_ONCE: Final = 32  # brokers asked at the same time, so that many silent ones cost little more than one
 _BROKER: Final = 4  # the resource type
+_DESCRIBE_QUORUM: Final = 55  # an API that brokers with ZooKeeper do not serve
 _Response = TypeVar("_Response")
 
 Served = Mapping[int, tuple[int, int]]
@@ -51,13 +52,15 @@ class LogDir:
 class BrokerAnswer:
     """The answers of one broker. ``log_dirs`` and ``configs`` are None where it does not know the question, or us.
 
-    ``refused`` are its refusals for want of rights, and what they leave unknown.
+    ``refused`` are its refusals for want of rights, and what they leave unknown. ``sources`` tell where each of the configs
+    comes from, as DescribeConfigs from version 1 on numbers them.
     """
 
     served: Served
     log_dirs: tuple[LogDir, ...] | None
     configs: Mapping[str, str] | None
     refused: tuple[tuple[NotPermittedError, str], ...] = ()
+    sources: Mapping[str, int] = field(default_factory=dict)
 
 
 class Answers(NamedTuple):
@@ -130,8 +133,15 @@ def _ask(
                 refused.append((error, consequence))
 
         log_dirs = _log_dirs(send, refuse)
-        found = _configs(send, refuse, broker.id, configs) if configs else {}
-        return BrokerAnswer(served, log_dirs, found, tuple(refused))
+        entries = _configs(send, refuse, broker.id, configs) if configs else ()
+        values = None if entries is None else {c.name: c.value for c in entries if c.value is not None}
+        sources = {c.name: c.config_source for c in entries or () if c.config_source >= 0}
+        return BrokerAnswer(served, log_dirs, values, tuple(refused), sources)
+
+
+def is_kraft(served: Served) -> bool:
+    """Tell whether that is a broker without ZooKeeper: the controller that those name is one of them, at random (ADM-7)."""
+    return _DESCRIBE_QUORUM in served
 
 
 def newest_common(api: Api, served: Served) -> int | None:
@@ -175,7 +185,7 @@ def _log_dirs(send: _Send[describe_log_dirs.DescribeLogDirsResponse], refuse: _R
 
 def _configs(
     send: _Send[describe_configs.DescribeConfigsResponse], refuse: _Refuse, broker: int, names: Collection[str]
-) -> Mapping[str, str] | None:
+) -> Sequence[describe_configs.DescribeConfigsEntry] | None:
     resource = describe_configs.DescribeConfigsResource(
         resource_type=_BROKER, resource_name=str(broker), configuration_keys=sorted(names)
     )
@@ -184,4 +194,4 @@ def _configs(
         for r in answer.results if answer is not None else ():
             refuse(describe_configs.API, r.error_code, f"{', '.join(sorted(names))} of the brokers are not known")
         return None
-    return {c.name: c.value for r in answer.results for c in r.configs if c.value is not None}
+    return [c for r in answer.results for c in r.configs]

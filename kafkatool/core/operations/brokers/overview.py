@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kafkatool.core.operations.brokers.answers import Answers, LogDir, Served
+from kafkatool.core.operations.brokers.answers import Answers, LogDir, is_kraft
 from kafkatool.core.operations.brokers.releases import Release, release_of
 from kafkatool.core.operations.election import election
 from kafkatool.core.operations.reassignment.throttles import RATES
 from kafkatool.core.zookeeper.cluster_view import ClusterView
 
 UNTHROTTLED: Final = str(2**63 - 1)
-_DESCRIBE_QUORUM: Final = 55  # an API that brokers with ZooKeeper do not serve
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ def lay_out(view: ClusterView, answers: Answers, rates: Mapping[int, Mapping[str
                 port=plain[0].port if plain else None,
                 rack=info.rack if info else None,
                 live=info is not None,
-                controller=broker == view.controller_id and not (answer and _is_kraft(answer.served)),
+                controller=broker == view.controller_id and not (answer and is_kraft(answer.served)),
                 release=release_of(answer.served) if answer else None,
                 leaders=row.leaders if row else 0,
                 preferred=row.preferred if row else 0,
@@ -100,11 +99,6 @@ def lay_out(view: ClusterView, answers: Answers, rates: Mapping[int, Mapping[str
             )
         )
     return tuple(rows)
-
-
-def _is_kraft(served: Served) -> bool:
-    """Tell whether it is a broker of KRaft: the controller that those name is one of them, taken at random."""
-    return _DESCRIBE_QUORUM in served
 
 
 def told_rates(answers: Answers) -> dict[int, dict[str, str]]:

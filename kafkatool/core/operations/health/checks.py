@@ -21,6 +21,7 @@ TAKEN_UP_S: Final = 60.0
 FORGOTTEN_S: Final = 10.0
 MIXED_S: Final = 3600.0
 LEAST_FREE: Final = 0.10
+VOTER_BEHIND_S: Final = 10.0
 FULL_WITHIN_S: Final = 24 * 3600.0
 RATE_OVER_S: Final = 60.0  # a shorter time tells no rate: segments come and go
 DELETED_S: Final = 900.0
@@ -78,11 +79,15 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the looks so far have left, the newest included. ``since``-times tell of what has been so at each look."""
+    """What the looks so far have left, the newest included. ``since``-times tell of what has been so at each look.
+
+    ``terms``: the first look, and each at which there was another controller than before.
+    """
 
     looks: int = 0
     no_controller_since_s: float | None = None
     epochs: tuple[tuple[float, int], ...] = ()
+    terms: tuple[tuple[float, object], ...] = ()
     moves: Mapping[TopicPartition, Progress] = field(default_factory=dict)
     idle_throttles: Mapping[tuple[str, str], float] = field(default_factory=dict)
     mixed_since_s: float | None = None
@@ -114,6 +119,7 @@ def remember(memory: Memory, reading: Reading) -> Memory:
         looks=memory.looks + 1,
         no_controller_since_s=_since(memory.no_controller_since_s, now, view.controller_id is None),
         epochs=tuple((at, epoch) for at, epoch in epochs if now - at <= FLAPPING_S),
+        terms=_terms(memory.terms, reading),
         moves={p: _progress(memory.moves.get(p), reading, p) for p in reading.moving},
         idle_throttles={entity: memory.idle_throttles.get(entity, at) for entity, at in idle.items()},
         mixed_since_s=_since(memory.mixed_since_s, now, mixed),
@@ -125,6 +131,12 @@ def remember(memory: Memory, reading: Reading) -> Memory:
 
 def _since(before: float | None, now: float, holds: bool) -> float | None:
     return (now if before is None else before) if holds else None
+
+
+def _terms(before: tuple[tuple[float, object], ...], r: Reading) -> tuple[tuple[float, object], ...]:
+    if r.term is None or r.term[0] is None or (before and before[-1][1] == r.term):
+        return before
+    return (*before[-FLAPPING:], (r.at_s, r.term))
 
 
 def _progress(before: Progress | None, reading: Reading, partition: TopicPartition) -> Progress:
@@ -141,7 +153,12 @@ def _progress(before: Progress | None, reading: Reading, partition: TopicPartiti
 
 def judge(reading: Reading, memory: Memory) -> tuple[Check, ...]:
     """Return every check in its order. ``memory`` includes this look."""
-    return tuple(Check(name, tuple(check(reading, memory))) for name, check in CHECKS.items())
+    return tuple(Check(name, (*check(reading, memory), *_untold(reading, name))) for name, check in CHECKS.items())
+
+
+def _untold(r: Reading, check: str) -> Iterator[Finding]:
+    """Yield what this look cannot say: what is not known is not well (ADM-109)."""
+    return (Finding(Level.UNKNOWN, f"not told: {what}") for what in r.untold.get(check, ()))
 
 
 def _controller(r: Reading, memory: Memory) -> Iterator[Finding]:
@@ -153,6 +170,8 @@ def _controller(r: Reading, memory: Memory) -> Iterator[Finding]:
         else:
             yield Finding(Level.DEGRADED, "no controller at this look")
         return
+    yield from _quorum(r)
+    yield from _seen_to_change(r, memory)
     first_ever = r.controller_epoch == 1
     if r.controller_since_s is not None and not first_ever and r.at_s - r.controller_since_s < NEW_CONTROLLER_S:
         age = _age(r.at_s - r.controller_since_s)
@@ -162,6 +181,28 @@ def _controller(r: Reading, memory: Memory) -> Iterator[Finding]:
         rose = max(rose, r.controller_epoch_writes)
     if rose >= FLAPPING:
         yield Finding(Level.DEGRADED, f"changed {rose} times within {_age(FLAPPING_S)}: it flaps")
+
+
+def _quorum(r: Reading) -> Iterator[Finding]:
+    behind = [f"voter {v.id}" for v in r.voters if v.behind_s is None or v.behind_s > VOTER_BEHIND_S]
+    if behind:
+        yield Finding(Level.DEGRADED, f"behind the quorum for over {_age(VOTER_BEHIND_S)}", tuple(behind))
+
+
+def _seen_to_change(r: Reading, memory: Memory) -> Iterator[Finding]:
+    """Judge from looks alone since when there is this controller, where nobody tells."""
+    if r.controller_since_s is not None or r.term is None or not memory.terms:
+        return
+    since_s = memory.terms[-1][0]
+    changes = sum(r.at_s - at_s <= FLAPPING_S for at_s, _ in memory.terms[1:])
+    if r.at_s - since_s < NEW_CONTROLLER_S:
+        names = (f"{'controller' if r.voters else 'broker'} {r.view.controller_id}",)
+        if len(memory.terms) > 1:
+            yield Finding(Level.DEGRADED, f"changed within {_age(NEW_CONTROLLER_S)}", names)
+        else:
+            yield Finding(Level.UNKNOWN, f"whether it changed within {_age(NEW_CONTROLLER_S)}: --watch tells", names)
+    if changes >= FLAPPING:
+        yield Finding(Level.DEGRADED, f"changed {changes} times within {_age(FLAPPING_S)}: it flaps")
 
 
 def _partitions(r: Reading, memory: Memory) -> Iterator[Finding]:
@@ -212,7 +253,7 @@ def _brokers(r: Reading, memory: Memory) -> Iterator[Finding]:
     if dead:
         yield Finding(Level.DEGRADED, "dead and named in assignments", tuple(f"broker {b}" for b in sorted(dead)))
     # A refused connection is known at once, long before the session of who died ends; silence may be this machine's.
-    refusing = [b for b, error in r.answers.silent.items() if isinstance(error.__cause__, ConnectionRefusedError)]
+    refusing = _refusing(r)
     unknown = [b for b in r.answers.silent if b not in refusing]
     if refusing:
         names = tuple(f"broker {b}" for b in sorted(refusing))
@@ -239,6 +280,7 @@ def _not_permitted(r: Reading) -> Iterator[Finding]:
 def _moves(r: Reading, memory: Memory) -> Iterator[Finding]:
     stuck = [p for p, progress in memory.moves.items() if r.at_s - progress.at_s >= STUCK_S]
     yield from _found(Level.DEGRADED, sorted(stuck), f"moving without progress for {_age(STUCK_S)}")
+    yield from _bound_for_nowhere(r)
     asked = r.requests.get(ReassignmentZnode.PATH)
     waiting: list[TopicPartition] = []
     if asked is not None and r.at_s - asked >= TAKEN_UP_S:
@@ -250,12 +292,28 @@ def _moves(r: Reading, memory: Memory) -> Iterator[Finding]:
             yield Finding(
                 Level.UNKNOWN, f"whether what moves since {_age(r.at_s - asked)} goes on: --watch tells", _names(unseen)
             )
+    elif asked is None and memory.moves and memory.looks == 1:  # by requests, and nobody tells since when
+        yield Finding(Level.UNKNOWN, "whether what moves goes on: --watch tells", _names(sorted(memory.moves)))
     elected = r.requests.get(PreferredElectionZnode.PATH)
     if elected is not None and r.at_s - elected >= TAKEN_UP_S:
         names = _names(sorted(r.view.election or ()))
         yield Finding(Level.DEGRADED, f"in {PreferredElectionZnode.PATH}, which no controller takes up", names)
     deleted = sorted(p for p in r.moving if p.topic in r.view.marked_for_deletion)
     yield from _found(Level.DEGRADED, deleted, "of topics being deleted still moving")
+
+
+def _bound_for_nowhere(r: Reading) -> Iterator[Finding]:
+    """Yield the moves to brokers that are gone: known at one look, long before nothing has moved for some time."""
+    live, refusing = set(r.view.brokers), set(_refusing(r))
+    silent = set(r.answers.silent) - refusing
+    for level, gone, why in (
+        (Level.DEGRADED, {b for p in r.moving for b in _adding(r, p)} - live, "dead"),
+        (Level.DEGRADED, refusing, "registered, but nothing listens at its address"),
+        (Level.UNKNOWN, silent, "registered, but does not answer"),
+    ):
+        for broker in sorted(gone):
+            found = sorted(p for p in r.moving if broker in _adding(r, p))
+            yield from _found(level, found, f"moving to broker {broker}, which is {why}")
 
 
 def _throttles(r: Reading, memory: Memory) -> Iterator[Finding]:
@@ -360,9 +418,15 @@ def _replicas(r: Reading, p: TopicPartition) -> set[int]:
     return set(topic.assignment.get(p.partition, ()) if topic else ())
 
 
+def _refusing(r: Reading) -> list[int]:
+    """Return the registered brokers that refuse connections."""
+    return [b for b, error in r.answers.silent.items() if isinstance(error.__cause__, ConnectionRefusedError)]
+
+
 def _adding(r: Reading, p: TopicPartition) -> set[int]:
     """Return the replicas that a move adds: those need not be in sync yet."""
-    noted = r.view.topics[p.topic].adding.get(p.partition)
+    topic = r.view.topics.get(p.topic)
+    noted = topic.adding.get(p.partition) if topic else None
     return set(noted if noted is not None else (r.view.reassignment or {}).get(p, ()))
 
 

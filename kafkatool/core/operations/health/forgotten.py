@@ -7,8 +7,11 @@ from kafkatool.core.operations.health.reading import Reading
 from kafkatool.core.operations.reassignment.throttles import RATES, REPLICAS
 from kafkatool.core.zookeeper.session import ZooKeeper
 
+Entity = tuple[str, str]
+"""Whose throttle it is: ``brokers`` or ``topics``, and the id or name."""
 
-def plan_removal(zk: ZooKeeper, entities: Iterable[tuple[str, str]]) -> list[ConfigWrite]:
+
+def plan_removal(zk: ZooKeeper, entities: Iterable[Entity]) -> list[ConfigWrite]:
     """Plan to delete just the throttle keys of those, each bound to what was read; those without are left out."""
     reads = read_configs(zk, list(entities))
     writes = [read.dropping(RATES if read.entity_type == "brokers" else REPLICAS) for read in reads]
@@ -16,17 +19,17 @@ def plan_removal(zk: ZooKeeper, entities: Iterable[tuple[str, str]]) -> list[Con
 
 
 def remove(
-    zk: ZooKeeper, entities: Iterable[tuple[str, str]], look: Callable[[ZooKeeper], Reading]
-) -> list[tuple[str, str]]:
+    entities: Iterable[Entity], look: Callable[[], Reading], take_off: Callable[[Entity, Reading], None]
+) -> list[Entity]:
     """Delete the throttles of those, looking right before each write. Return which are off: not all, if something moves.
 
-    Raises VersionConflictError: somebody else wrote such a config meanwhile.
+    Raises what ``look`` and ``take_off`` raise: VersionConflictError where somebody else wrote such a config meanwhile.
     """
-    done: list[tuple[str, str]] = []
+    done: list[Entity] = []
     for entity in entities:
-        if look(zk).is_anything_moving:
+        reading = look()
+        if reading.is_anything_moving:
             break
-        for write in plan_removal(zk, [entity]):
-            write.write(zk)
+        take_off(entity, reading)
         done.append(entity)
     return done

@@ -2,8 +2,8 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 from kafkatool.core.client.access import BrokerAccess
 from kafkatool.core.errors import NoPermissionError, ZnodeFormatError
@@ -28,6 +28,13 @@ MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN: Final = "unclean.leader.election.enable"
 
 
+class Voter(NamedTuple):
+    """A voter of KRaft's quorum, and for how long it has not caught up with the newest; None: since it was elected."""
+
+    id: int
+    behind_s: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What was found ``at_s``, in seconds since 1970, as all times here. Absent nodes are None, or not in the mapping.
@@ -35,6 +42,10 @@ class Reading:
     ``requests``: when the nodes below /admin that ask for something were made. ``deletions``: when topics were marked.
     ``recovering``: led by a replica that was elected uncleanly. ``rates``: throttles of brokers, ``default_rates`` those
     of all brokers. ``carried_out``: a kt on this machine carries out a plan. ``rates_untold``: why those could not be read.
+
+    By requests less is told: ``controller_since_s`` is None, and ``term`` changes with the controller instead (None: nobody
+    tells who it is). ``voters`` are those of KRaft's quorum. Where not ``moves_told`` nobody tells what moves. ``untold``:
+    what this look cannot say, by check.
     """
 
     at_s: float
@@ -51,6 +62,10 @@ class Reading:
     answers: Answers
     carried_out: bool
     rates_untold: str | None = None
+    term: tuple[int | None, int] | None = None
+    voters: tuple[Voter, ...] = ()
+    moves_told: bool = True
+    untold: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def moving(self) -> frozenset[TopicPartition]:
@@ -60,9 +75,17 @@ class Reading:
 
     @property
     def is_anything_moving(self) -> bool:
-        """Tell whether anything moves or will: partitions, replicas between log directories, batches of a plan."""
+        """Tell whether anything moves or will, for all we know: partitions, replicas between log directories, a plan's
+        batches.
+        """
         between_dirs = any(d.arriving for answer in self.answers.told.values() for d in answer.log_dirs or ())
-        return bool(self.moving) or between_dirs or self.carried_out or ReassignmentZnode.PATH in self.requests
+        return (
+            not self.moves_told
+            or bool(self.moving)
+            or between_dirs
+            or self.carried_out
+            or ReassignmentZnode.PATH in self.requests
+        )
 
     @property
     def throttles(self) -> dict[tuple[str, str], dict[str, str]]:

@@ -8,7 +8,7 @@ from kafkatool.core.model.values import BrokerInfo, Endpoint, LeaderAndIsr, Part
 from kafkatool.core.operations.brokers.answers import Answers, BrokerAnswer, LogDir
 from kafkatool.core.operations.health.reading import Reading
 from kafkatool.core.zookeeper.cluster_view import ClusterView
-from kafkatool.core.zookeeper.znodes import TopicZnode
+from kafkatool.core.zookeeper.znodes import ReassignmentZnode, TopicZnode
 
 NOW: Final = 1_700_000_000.0
 LONG_AGO: Final = NOW - 1e6
@@ -61,7 +61,7 @@ def reading(
         "controller_epoch": 7,
         "controller_epoch_writes": 6,
         "controller_epoch_since_s": LONG_AGO,
-        "requests": {},
+        "requests": {} if moves is None else {ReassignmentZnode.PATH: at_s},
         "recovering": frozenset(),
         "rates": {},
         "default_rates": {},

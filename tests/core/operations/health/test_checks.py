@@ -1,6 +1,7 @@
 """Every check of kt health: what is critical, what degrades, and what is let pass, at its bounds."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -78,7 +79,7 @@ def test_a_cluster_that_is_well_has_no_finding() -> None:
             *("moves", Level.DEGRADED, ()),
         ),
         (
-            reading(requests={ReassignmentZnode.PATH: NOW - 60}, moves=MOVE),
+            reading(live=(1, 2, 3, 4), requests={ReassignmentZnode.PATH: NOW - 60}, moves=MOVE),
             *("moves", Level.DEGRADED, ("t-0",)),
         ),
         (
@@ -106,9 +107,8 @@ def test_each_check_finds_its_fault_alone(look: Reading, name: str, level: Level
         reading(controller_since_s=NOW - 300),
         reading(controller_since_s=NOW - 1, controller_epoch=1, controller_epoch_writes=0),  # the first there ever was
         reading(marked={"t": NOW - 900}, states={T0: state(None, 1)}),  # nobody leads what is to go
-        reading(assigned={0: (1, 2, 3)}, noted={"adding_replicas": {"0": [3]}}, states={T0: state(1, 1, 2)}),
         reading(assigned={0: (1, 2, 4)}, live=(1, 2, 4), moves=MOVE, states={T0: state(1, 1, 2)}),
-        reading(requests={ReassignmentZnode.PATH: NOW - 59}, moves=MOVE),
+        reading(live=(1, 2, 3, 4), requests={ReassignmentZnode.PATH: NOW - 59}, moves=MOVE),
         reading(requests={ReassignmentZnode.PATH: NOW - 99}, moves={T0: (1, 2)}),  # taken up: its replicas are assigned
         reading(requests={PreferredElectionZnode.PATH: NOW - 59}),
         reading(answers={3: told(log_dir(10))}),
@@ -116,7 +116,7 @@ def test_each_check_finds_its_fault_alone(look: Reading, name: str, level: Level
         reading(rates={1: RATE}, moves={T0: (1, 2)}),
     ],
     ids=[
-        *("controller-old", "first-controller", "deleted", "adding", "adding-by-znode", "move-young", "move-taken"),
+        *("controller-old", "first-controller", "deleted", "adding-by-znode", "move-young", "move-taken"),
         *("election-young", "dir-just-enough", "throttle-once", "throttle-of-a-move"),
     ],
 )
@@ -193,6 +193,70 @@ def test_a_move_is_stuck_when_neither_its_isr_nor_its_bytes_go_on_for_ten_minute
     assert levels(first, moving(NOW - 300, 5, 1, 2, 3), moving(NOW, 5, 1, 2, 3)) == {}
     old = reading(moves={T0: (1, 2, 3)}, requests={ReassignmentZnode.PATH: LONG_AGO})
     assert levels(old) == {"moves": Level.UNKNOWN}  # one look tells no progress
+
+
+def test_where_nobody_tells_since_when_there_is_a_controller_looks_do() -> None:
+    def look(before_s: float, controller: int = 1, epoch: int = 0) -> Reading:
+        seen: dict[str, Any] = {"controller_since_s": None, "controller_epoch": None, "controller_epoch_writes": 0}
+        return reading(at_s=NOW - before_s, controller=controller, term=(controller, epoch), **seen)
+
+    changed = [(Level.DEGRADED, "changed within 5 min", ("broker 1",))]
+    assert levels(look(0)) == {"controller": Level.UNKNOWN} == levels(look(299), look(0))
+    assert levels(look(300), look(0)) == {}
+    assert found(look(900, controller=2), look(299), look(0)) == {"controller": changed}
+    assert found(look(900), look(299, epoch=1), look(0, epoch=1)) == {"controller": changed}, "elected once more"
+    assert levels(look(900, controller=2), look(300), look(0)) == {}
+    terms = [look(600 - 150 * n, epoch=n) for n in range(4)]
+    assert found(*terms, look(0, epoch=3))["controller"][-1].what == "changed 3 times within 10 min: it flaps"
+
+
+def test_what_a_look_cannot_tell_is_unknown_beside_what_it_finds() -> None:
+    look = reading(states={T0: state(None, 1)}, untold={"partitions": ("a", "b"), "disks": ("c",)})
+    told = found(look)
+    assert [(f.level, f.what) for f in told["partitions"]] == [
+        (Level.CRITICAL, "1 partition without leader"),
+        (Level.UNKNOWN, "not told: a"),
+        (Level.UNKNOWN, "not told: b"),
+    ]
+    assert told["disks"] == [(Level.UNKNOWN, "not told: c", ())]
+    quiet = reading(untold={"disks": ("c",)})
+    assert verdict(judge(quiet, remember(Memory(), quiet))) is Level.OK
+
+
+def test_of_a_move_by_request_one_look_tells_neither_since_when_nor_whether_it_goes_on() -> None:
+    def look(at_s: float) -> Reading:
+        return reading(at_s=at_s, noted={"adding_replicas": {"0": [3]}}, states={T0: state(1, 1, 2)})
+
+    assert found(look(NOW)) == {"moves": [(Level.UNKNOWN, "whether what moves goes on: --watch tells", ("t-0",))]}
+    assert found(look(NOW - 60), look(NOW)) == {}
+    assert levels(look(NOW - 600), look(NOW)) == {"moves": Level.DEGRADED}
+
+
+@pytest.mark.parametrize("by", ["znode", "request"])
+def test_a_move_whose_target_is_gone_is_no_move_that_is_well(by: str) -> None:
+    gone = BrokerUnreachableError("cannot connect to h:1: refused")
+    gone.__cause__ = ConnectionRefusedError()
+
+    def look(**more: Any) -> list[Finding]:
+        ways: dict[str, Any] = {
+            "znode": {"moves": {T0: (1, 3)}},
+            "request": {"noted": {"adding_replicas": {"0": [3]}, "removing_replicas": {"0": [2]}}},
+        }
+        assigned = {0: (1, 3, 2), 1: (1, 2)}
+        looks = [
+            reading(at_s=at_s, assigned=assigned, states={T0: state(1, 1, 2)}, **ways[by], **more)
+            for at_s in (NOW - 1, NOW)
+        ]
+        return found(*looks).get("moves", [])
+
+    assert look() == []
+    what = "1 partition moving to broker 3, which is"
+    assert look(live=(1, 2)) == [(Level.DEGRADED, f"{what} dead", ("t-0",))]
+    told_so = f"{what} registered, but nothing listens at its address"
+    assert look(silent={3: gone}) == [(Level.DEGRADED, told_so, ("t-0",))]
+    unsure = BrokerUnreachableError("h:1 did not answer: timed out")
+    assert look(silent={3: unsure}) == [(Level.UNKNOWN, f"{what} registered, but does not answer", ("t-0",))]
+    assert look(silent={2: gone}) == [], "it is what the partition leaves"
 
 
 @pytest.mark.spec("ADM-108")

@@ -52,6 +52,7 @@ _NEWER = {
     "AlterPartitionReassignments": 1,
     "DescribeCluster": 1,
     "DescribeLogDirs": 2,
+    "DescribeQuorum": 1,
     "DescribeTopicPartitions": 0,
     "DescribeTransactions": 0,
     "FindCoordinator": 4,

@@ -1,0 +1,39 @@
+"""The health of a cluster by its nodes in ZooKeeper; brokers are asked for what only they know."""
+
+from collections.abc import Sequence
+
+from kafkatool.commands.shared.credentials import broker_access
+from kafkatool.commands.shared.options import show_planned
+from kafkatool.commands.shared.output import Output
+from kafkatool.core.errors import RefusedError
+from kafkatool.core.operations.health import forgotten
+from kafkatool.core.operations.health.forgotten import Entity
+from kafkatool.core.operations.health.reading import Reading, read
+from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import ConfigChangeZnode
+
+
+class HealthByZnode:
+    """Throttles are configs in nodes, each written on the version that was read."""
+
+    def __init__(self, zk: ZooKeeper) -> None:
+        self._zk, self._access = zk, broker_access()
+
+    def note_unreachable(self, out: Output) -> None:
+        """Say at once that no broker can be asked, and what to give: what follows is told by ZooKeeper alone."""
+        try:
+            self._access.check(read_cluster(self._zk, [], states=False).brokers.values())
+        except RefusedError as e:
+            out.note(f"kt: warning: no broker can be asked: {e}")
+
+    def look(self) -> Reading:
+        return read(self._zk, self._access)
+
+    def take_off(self, entity: Entity, reading: Reading) -> None:
+        for write in forgotten.plan_removal(self._zk, [entity]):
+            write.write(self._zk)
+
+    def dry_run_take_off(self, out: Output, entities: Sequence[Entity], reading: Reading) -> None:
+        ops = [op for write in forgotten.plan_removal(self._zk, entities) for op in write.ops]
+        show_planned(out, self._zk, ops, sequential_paths=(ConfigChangeZnode.PREFIX,))

@@ -1,0 +1,241 @@
+"""A look by requests: what brokers tell of a cluster with and without ZooKeeper, and what they leave open."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafkatool.core.client.cluster import ClusterClient
+from kafkatool.core.client.settings import ClientSettings
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.operations.health import by_request, checks
+from kafkatool.core.operations.health.checks import Finding, Level, Memory
+from kafkatool.core.operations.health.reading import Reading, Voter
+from kafkatool.core.protocol.codec.schema import Api
+from kafkatool.core.protocol.messages import (
+    describe_configs,
+    describe_log_dirs,
+    describe_quorum,
+    metadata,
+)
+from kafkatool.core.protocol.messages import list_partition_reassignments as listing
+from kafkatool.core.protocol.messages.describe_configs import DescribeConfigsEntry, DescribeConfigsResult
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.list_partition_reassignments import OngoingPartition, OngoingTopic
+from kafkatool.core.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from tests.core.client.fake_broker import FakeBroker
+
+RATE, LIST = "leader.replication.throttled.rate", "leader.replication.throttled.replicas"
+COMMON: dict[Api, tuple[int, int]] = {
+    listing.API: (0, 0),
+    describe_configs.API: (0, 4),
+    describe_log_dirs.API: (0, 4),
+}
+KRAFT: dict[Api, tuple[int, int]] = {**COMMON, describe_quorum.API: (0, 1)}
+CAUGHT_UP = 1_700_000_000_000
+
+
+class Cluster:
+    """Three brokers and a topic ``t`` of one partition on brokers 1 and 2, all well."""
+
+    def __init__(self, apis: dict[Api, tuple[int, int]]) -> None:
+        self.brokers = [FakeBroker(i, apis) for i in (1, 2, 3)]
+        self.moving: list[OngoingPartition] = []
+        self.configs: dict[tuple[int, str], list[DescribeConfigsEntry]] = {}
+        self.refused: dict[tuple[int, str], int] = {}
+        self.leader, self.epoch, self.quorum_error = 7, 3, 0
+        self.caught_up = {7: CAUGHT_UP, 8: CAUGHT_UP - 10_000, 9: CAUGHT_UP}
+        self.on_disks = ["t"]
+        for broker in self.brokers:
+            broker.knows, broker.controller_id = self.brokers, 2
+            broker.answers |= {
+                metadata.API.key: self._metadata,
+                listing.API.key: self._list,
+                describe_configs.API.key: self._describe,
+                describe_log_dirs.API.key: self._dirs,
+                describe_quorum.API.key: self._quorum,
+            }
+
+    def look(self) -> Reading:
+        address = self.brokers[0].address
+        settings = ClientSettings(client_id="kt-health", retries=0)
+        with ClusterClient([address], settings) as client:
+            return by_request.read(client)
+
+    def found(self) -> dict[str, list[Finding]]:
+        """Return what the checks find at one look, but what no look by requests tells."""
+        reading = self.look()
+        memory = checks.remember(Memory(), reading)
+        told = {c.name: list(c.findings) for c in checks.judge(reading, memory) if c.findings}
+        earlier = "not told: those of before the first look: --watch sees later ones"
+        assert (Level.UNKNOWN, earlier, ()) in told.pop("unclean elections")
+        return told
+
+    def set(self, kind: int, name: str, source: int, **values: str) -> None:
+        self.configs[kind, name] = [
+            DescribeConfigsEntry(name=key.replace("_", "."), value=value, read_only=False, config_source=source)
+            for key, value in values.items()
+        ]
+
+    def _metadata(self, _: object) -> object:
+        partition = MetadataResponsePartition(partition=0, leader_id=1, replica_nodes=[1, 2], isr_nodes=[1, 2])
+        return self.brokers[0].metadata([MetadataResponseTopic(topic="t", partitions=[partition])])
+
+    def _list(self, _: object) -> object:
+        topics = [OngoingTopic(topic="t", partitions=self.moving)] if self.moving else []
+        return listing.ListPartitionReassignmentsResponse(topics=topics)
+
+    def _describe(self, request: describe_configs.DescribeConfigsRequest) -> object:
+        plain = [DescribeConfigsEntry(name="min.insync.replicas", value="1", read_only=False, config_source=5)]
+        return describe_configs.DescribeConfigsResponse(
+            results=[
+                DescribeConfigsResult(
+                    resource_type=r.resource_type,
+                    resource_name=r.resource_name,
+                    error_code=self.refused.get((r.resource_type, r.resource_name), 0),
+                    configs=self.configs.get((r.resource_type, r.resource_name), plain),
+                )
+                for r in request.resources
+            ]
+        )
+
+    def _dirs(self, _: object) -> object:
+        partition = describe_log_dirs.DescribeLogDirsPartition(partition=0, partition_size=5, offset_lag=0)
+        topics = [describe_log_dirs.DescribeLogDirsTopic(topic=t, partitions=[partition]) for t in self.on_disks]
+        directory = describe_log_dirs.DescribeLogDirsResult(
+            log_dir="/data", topics=topics, total_bytes=100, usable_bytes=90
+        )
+        return describe_log_dirs.DescribeLogDirsResponse(results=[directory])
+
+    def _quorum(self, _: object) -> object:
+        if self.quorum_error:
+            return describe_quorum.DescribeQuorumResponse(error_code=self.quorum_error, topics=[])
+        voters = [
+            describe_quorum.QuorumReplica(replica_id=b, log_end_offset=1, last_caught_up_timestamp=at)
+            for b, at in self.caught_up.items()
+        ]
+        partition = describe_quorum.DescribedQuorumPartition(
+            partition_index=0,
+            leader_id=self.leader,
+            leader_epoch=self.epoch,
+            high_watermark=1,
+            current_voters=voters,
+            observers=[],
+        )
+        topic = describe_quorum.DescribedQuorumTopic(topic_name="__cluster_metadata", partitions=[partition])
+        return describe_quorum.DescribeQuorumResponse(topics=[topic])
+
+    def close(self) -> None:
+        for broker in self.brokers:
+            broker.close()
+
+
+@pytest.fixture
+def kraft() -> Iterator[Cluster]:
+    made = Cluster(KRAFT)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def with_zookeeper() -> Iterator[Cluster]:
+    made = Cluster(COMMON)
+    yield made
+    made.close()
+
+
+UNSURE = (Level.UNKNOWN, "whether it changed within 5 min: --watch tells", ("controller 7",))
+
+
+@pytest.mark.spec("ADM-107", "ADM-109")
+def test_without_zookeeper_the_controller_is_the_leader_of_the_quorum_not_whom_brokers_name(kraft: Cluster) -> None:
+    reading = kraft.look()
+    assert (reading.view.controller_id, reading.term) == (7, (7, 3))
+    assert reading.voters == (Voter(7, 0.0), Voter(8, 10.0), Voter(9, 0.0))
+    assert kraft.found() == {"controller": [UNSURE]}
+    kraft.caught_up |= {8: CAUGHT_UP - 10_001, 9: -1}
+    behind = (Level.DEGRADED, "behind the quorum for over 10 s", ("voter 8", "voter 9"))
+    assert kraft.found() == {"controller": [behind, UNSURE]}
+
+
+@pytest.mark.spec("ADM-107")
+@pytest.mark.parametrize("how", ["no leader", "not available"])
+def test_a_quorum_without_leader_has_no_controller_and_what_brokers_tell_is_old(kraft: Cluster, how: str) -> None:
+    if how == "no leader":
+        kraft.leader = -1
+    else:
+        kraft.quorum_error = ErrorCode.BROKER_NOT_AVAILABLE
+    found = kraft.found()
+    assert found["controller"] == [(Level.DEGRADED, "no controller at this look", ())], "critical after 10 s"
+    for check in ("partitions", "leaders", "brokers"):
+        assert found[check] == [(Level.UNKNOWN, "not told: what has changed since there was a controller", ())]
+    first = kraft.look()
+    later = replace(first, at_s=first.at_s + 10)
+    memory = checks.remember(checks.remember(Memory(), first), later)
+    assert checks.verdict(checks.judge(later, memory)) is Level.CRITICAL
+
+
+@pytest.mark.spec("ADM-109")
+def test_who_may_not_ask_for_the_quorum_does_not_know_the_controller(kraft: Cluster) -> None:
+    kraft.quorum_error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    (finding,) = kraft.found()["controller"]
+    assert finding.level is Level.UNKNOWN and "DescribeQuorum needs Describe on the cluster" in finding.what
+
+
+@pytest.mark.spec("ADM-109")
+def test_with_zookeeper_what_its_nodes_alone_tell_is_unknown(with_zookeeper: Cluster) -> None:
+    unsure = UNSURE[:2]
+    assert with_zookeeper.found() == {
+        "controller": [(*unsure, ("broker 2",))],
+        "moves": [(Level.UNKNOWN, "not told: what waits in /admin for a controller: --zookeeper tells", ())],
+        "deletions": [
+            (Level.UNKNOWN, "not told: which topics are marked for deletion, and since when: --zookeeper tells", ())
+        ],
+    }
+
+
+@pytest.mark.spec("ADM-107", "ADM-108")
+def test_moves_are_seen_with_what_they_add_and_keep_throttles_from_being_forgotten(kraft: Cluster) -> None:
+    kraft.set(4, "1", 2, **{RATE.replace(".", "_"): "5000"})
+    kraft.set(4, "2", 3, **{RATE.replace(".", "_"): "7000"})
+    kraft.set(2, "t", 1, **{LIST.replace(".", "_"): "0:1"})
+    at_rest = kraft.look()
+    assert at_rest.throttles == {("brokers", "1"): {RATE: "5000"}, ("topics", "t"): {LIST: "0:1"}}
+    assert at_rest.default_rates == {RATE: "7000"} and not at_rest.is_anything_moving
+    kraft.moving = [OngoingPartition(partition=0, replicas=[3, 1, 2], adding_replicas=[3], removing_replicas=[2])]
+    reading = kraft.look()
+    assert reading.moving == {TopicPartition("t", 0)} and reading.view.topics["t"].adding == {0: {3}}
+    assert reading.is_anything_moving
+    assert (Level.UNKNOWN, "whether what moves goes on: --watch tells", ("t-0",)) in kraft.found()["moves"]
+
+
+@pytest.mark.spec("ADM-108", "ADM-109")
+def test_where_nobody_tells_what_moves_no_throttle_is_forgotten(kraft: Cluster) -> None:
+    kraft.set(4, "1", 2, **{RATE.replace(".", "_"): "5000"})
+    for broker in kraft.brokers:
+        broker.answers[listing.API.key] = lambda _: listing.ListPartitionReassignmentsResponse(
+            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, topics=[]
+        )
+    reading = kraft.look()
+    assert reading.throttles and reading.is_anything_moving and not reading.moves_told
+    found = kraft.found()
+    assert [f.level for f in found["moves"]] == [Level.UNKNOWN] == [f.level for f in found["throttles"]]
+
+
+@pytest.mark.spec("ADM-109")
+def test_what_may_not_be_read_is_unknown_and_never_ok(kraft: Cluster) -> None:
+    kraft.refused[2, "t"] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    kraft.on_disks = ["t", "secret"]
+    found = {check: [f.what for f in findings] for check, findings in kraft.found().items()}
+    assert found["partitions"] == [
+        "not told: configs of t, which may not be read",
+        "not told: secret: on disks, and not ours to describe, or being deleted",
+    ]
+    assert found["throttles"] == ["not told: configs of t, which may not be read"]
+    kraft.refused = {(4, "3"): ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+    found = {check: [f.what for f in findings] for check, findings in kraft.found().items()}
+    assert found["throttles"] == ["not told: rates of broker 3"]
+    kraft.brokers[2].close()
+    silent: Any = kraft.found()
+    assert (Level.UNKNOWN, "not told: rates of broker 3", ()) in silent["throttles"]
