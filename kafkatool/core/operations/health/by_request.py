@@ -234,6 +234,10 @@ def _note_hidden_topics(view: ClusterView, answers: Answers, gaps: _Gaps) -> Non
     }
     if hidden := sorted(on_disks.difference(view.topics) - {describe_quorum.METADATA_TOPIC}):
         gaps.add("partitions", f"{first_of(hidden, SHOWN)}: on disks, and not ours to describe, or being deleted")
+    if blind := [broker for broker, answer in answers.told.items() if answer.log_dirs is None]:
+        gaps.add(
+            "partitions", f"topics that are not ours to describe, if there are any: {_brokers(blind)} tell of no disk"
+        )
 
 
 def _brokers(ids: Iterable[int]) -> str:

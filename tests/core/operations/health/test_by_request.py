@@ -233,6 +233,14 @@ def test_what_may_not_be_read_is_unknown_and_never_ok(kraft: Cluster) -> None:
         "not told: secret: on disks, and not ours to describe, or being deleted",
     ]
     assert found["throttles"] == ["not told: configs of t, which may not be read"]
+    kraft.on_disks = ["t"]
+    for broker in kraft.brokers[1:]:
+        broker.answers[describe_log_dirs.API.key] = lambda _: describe_log_dirs.DescribeLogDirsResponse(
+            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results=[]
+        )
+    found = {check: [f.what for f in findings] for check, findings in kraft.found().items()}
+    unseen = "not told: topics that are not ours to describe, if there are any: broker 2, broker 3 tell of no disk"
+    assert found["partitions"][-1] == unseen and found["disks"] == ["log directories not told"]
     kraft.refused = {(4, "3"): ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
     found = {check: [f.what for f in findings] for check, findings in kraft.found().items()}
     assert found["throttles"] == ["not told: rates of broker 3"]
