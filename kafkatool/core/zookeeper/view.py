@@ -24,3 +24,21 @@ class ClusterView:
     def partitions(self) -> list[TopicPartition]:
         """Return every partition of the topics read, sorted."""
         return [TopicPartition(t, p) for t in sorted(self.topics) for p in sorted(self.topics[t].assignment)]
+
+    def staying(self) -> dict[TopicPartition, tuple[int, ...]]:
+        """Return the replicas of every partition of topics that are not being deleted, sorted by partition."""
+        return {
+            p: tuple(self.topics[p.topic].assignment[p.partition])
+            for p in self.partitions()
+            if p.topic not in self.marked_for_deletion
+        }
+
+    def dead_holders(self) -> frozenset[int]:
+        """Return the brokers that hold replicas of what stays, and are not live."""
+        return frozenset(b for replicas in self.staying().values() for b in replicas).difference(self.brokers)
+
+    @property
+    def moving(self) -> frozenset[TopicPartition]:
+        """Return the partitions that are moved, by either way (RSN-10, KIP-455)."""
+        noted = {TopicPartition(t, p) for t, node in self.topics.items() for p in node.being_moved}
+        return frozenset(noted.union(self.reassignment or ()))

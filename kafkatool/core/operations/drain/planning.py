@@ -1,6 +1,6 @@
 """Where the replicas of brokers that are to be emptied go, and what speaks against it (ADM-106). Pure."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,7 +33,7 @@ class DrainPlan:
 
 def held_by(view: ClusterView, brokers: Collection[int]) -> list[TopicPartition]:
     """Return the partitions that are assigned to any of those brokers; topics being deleted do not count."""
-    return [p for p, replicas in _assigned(view) if not set(brokers).isdisjoint(replicas)]
+    return [p for p, replicas in view.staying().items() if not set(brokers).isdisjoint(replicas)]
 
 
 def plan_drain(view: ClusterView, drained: Sequence[int], *, rack_aware: bool) -> DrainPlan:
@@ -44,14 +44,13 @@ def plan_drain(view: ClusterView, drained: Sequence[int], *, rack_aware: bool) -
     copied from.
     """
     check_known(view, drained)
-    current = dict(_assigned(view))
-    named = {b for replicas in current.values() for b in replicas}
-    if moving := _moving(view):
+    current = {p: replicas for p, replicas in view.staying().items() if replicas}
+    if moving := view.moving:
         raise RefusedError(
-            f"{in_number(moving, 'partition is', 'partitions are')} being moved: wait until that has ended",
+            f"{in_number(len(moving), 'partition is', 'partitions are')} being moved: wait until that has ended",
             now="kt reassign --list shows what moves",
         )
-    if dead := sorted(named - set(view.brokers) - set(drained)):
+    if dead := sorted(view.dead_holders().difference(drained)):
         raise RefusedError(
             f"{in_number(len(dead), 'broker is', 'brokers are')} assigned replicas and not live: {join_ids(dead)}",
             now="start them, or drain them too: their replicas cannot be moved without being rebuilt",
@@ -70,8 +69,8 @@ def plan_drain(view: ClusterView, drained: Sequence[int], *, rack_aware: bool) -
 
 def check_known(view: ClusterView, drained: Collection[int]) -> None:
     """Raise RefusedError for a broker that is neither registered nor assigned anything: a mistyped id proves nothing."""
-    named = {b for _, replicas in _assigned(view) for b in replicas}
-    if unknown := sorted(set(drained) - named - set(view.brokers)):
+    held = {b for replicas in view.staying().values() for b in replicas}
+    if unknown := sorted(set(drained) - held - set(view.brokers)):
         live = join_ids(sorted(view.brokers)) or "none"
         raise RefusedError(f"no such broker: {join_ids(unknown)}, neither registered (those are {live}) nor assigned")
 
@@ -86,17 +85,6 @@ def _check_copies(view: ClusterView, moved: Sequence[TopicPartition]) -> None:
             f"{what} no live replica in sync, so nothing could be copied: {first_of(lost, NAMED)}",
             now=f"start broker {join_ids(holders, ', ')}: the only copy may be there" if holders else None,
         )
-
-
-def _assigned(view: ClusterView) -> Iterator[tuple[TopicPartition, tuple[int, ...]]]:
-    for p in view.partitions():
-        if p.topic not in view.marked_for_deletion and (replicas := view.topics[p.topic].assignment[p.partition]):
-            yield p, tuple(replicas)
-
-
-def _moving(view: ClusterView) -> int:
-    noted = {TopicPartition(t, p) for t, node in view.topics.items() for p in node.being_moved}
-    return len(noted.union(view.reassignment or ()))
 
 
 def _racks(replicas: Collection[int], brokers: Mapping[int, BrokerInfo]) -> int:

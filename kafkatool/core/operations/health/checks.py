@@ -210,8 +210,7 @@ def _partitions(r: Reading, memory: Memory) -> Iterator[Finding]:
     below: list[TopicPartition] = []
     behind: list[TopicPartition] = []
     at_minimum: list[TopicPartition] = []
-    for p in _judged(r):
-        assigned = r.view.topics[p.topic].assignment[p.partition]
+    for p, assigned in r.view.staying().items():
         state = r.view.states.get(p)
         leader = state.leader_and_isr.leader if state else None
         isr = set(state.leader_and_isr.isr) if state else set()
@@ -242,12 +241,10 @@ def _leaders(r: Reading, memory: Memory) -> Iterator[Finding]:
 
 def _brokers(r: Reading, memory: Memory) -> Iterator[Finding]:
     live = set(r.view.brokers)
-    alone, dead = [], set()
-    for p in _judged(r):
-        gone = set(r.view.topics[p.topic].assignment[p.partition]) - live
-        dead |= gone
+    alone, dead = [], r.view.dead_holders()
+    for p, assigned in r.view.staying().items():
         state = r.view.states.get(p)
-        if gone and state is not None and not live.intersection(state.leader_and_isr.isr):
+        if not dead.isdisjoint(assigned) and state is not None and not live.intersection(state.leader_and_isr.isr):
             alone.append(p)
     yield from _found(Level.CRITICAL, alone, "in sync on dead brokers alone")
     if dead:
@@ -406,11 +403,6 @@ CHECKS: Final[Mapping[str, Callable[[Reading, Memory], Iterator[Finding]]]] = {
 
 
 # --- helpers ----------------------------------------------------------------------------------------------------
-
-
-def _judged(r: Reading) -> Iterator[TopicPartition]:
-    """Yield the partitions of topics that are to stay."""
-    return (p for p in r.view.partitions() if p.topic not in r.view.marked_for_deletion)
 
 
 def _replicas(r: Reading, p: TopicPartition) -> set[int]:

@@ -69,9 +69,8 @@ class Reading:
 
     @property
     def moving(self) -> frozenset[TopicPartition]:
-        """Return the partitions that are moved, by either way (RSN-10, KIP-455)."""
-        noted = {TopicPartition(t, p) for t, node in self.view.topics.items() for p in node.being_moved}
-        return frozenset(noted.union(self.view.reassignment or ()))
+        """Return the partitions that are moved, by either way."""
+        return self.view.moving
 
     @property
     def is_anything_moving(self) -> bool:
