@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from kafkatool.commands.shared.output import Output
 from kafkatool.core.client.cluster import ClusterClient
+from kafkatool.core.client.unseen import Unseen
 from kafkatool.core.operations.health import by_request
 from kafkatool.core.operations.health.forgotten import Entity
 from kafkatool.core.operations.health.reading import Reading
@@ -15,6 +16,7 @@ class HealthByRequest:
 
     def __init__(self, client: ClusterClient) -> None:
         self._client = client
+        client.unseen = Unseen()  # told as unknown beside a check: an exit code of 1 would be a verdict
 
     def note_unreachable(self, out: Output) -> None:
         """Say nothing: without any broker there is no client."""

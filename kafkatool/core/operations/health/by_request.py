@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from kafkatool.core.client.cluster import ClusterClient
-from kafkatool.core.errors import KafkatoolError, LoginRefusedError
+from kafkatool.core.client.rights import NEVER_CREATES
+from kafkatool.core.errors import KafkatoolError, LoginRefusedError, NotPermittedError
 from kafkatool.core.model.values import TopicPartition, first_of
 from kafkatool.core.operations.brokers.answers import Answers, ask_brokers, is_kraft
 from kafkatool.core.operations.health.reading import MIN_ISR, UNCLEAN, Reading, Voter
@@ -17,9 +18,9 @@ from kafkatool.core.operations.reassignment import run_lock
 from kafkatool.core.operations.reassignment.throttles import RATES, REPLICAS
 from kafkatool.core.operations.requests import cluster_view
 from kafkatool.core.operations.requests.moving import Moving, read_moves
-from kafkatool.core.protocol.messages import describe_configs, describe_quorum
+from kafkatool.core.protocol.messages import describe_configs, describe_quorum, metadata
 from kafkatool.core.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from kafkatool.core.protocol.messages.error_codes import ErrorCode, answer_error
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.zookeeper.view import ClusterView
 from kafkatool.core.zookeeper.znodes import TopicZnode
 
@@ -30,9 +31,6 @@ UNTHROTTLED: Final = str(2**63 - 1)
 _TOPIC: Final = 2  # the kind of a config's resource
 _OF_TOPIC, _OF_BROKER, _OF_ALL, _STATIC = 1, 2, 3, 4  # sources of a config
 _ADDING, _REMOVING = "adding_replicas", "removing_replicas"
-_DENIED: Final = {
-    *(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
-}
 _Found = TypeVar("_Found")
 
 
@@ -73,7 +71,7 @@ def read(client: ClusterClient) -> Reading:
     view = replace(view, configs=_read_topic_configs(client, view, gaps))
     moves = _read_moves(client, gaps)
     _note_what_only_zookeeper_tells(gaps, kraft=kraft)
-    _note_hidden_topics(view, answers, gaps)
+    _note_hidden_topics(client, view, answers, gaps)
     rates, default_rates = _rates(answers, gaps)
     term = (quorum.leader, quorum.epoch) if quorum else None if kraft else (view.controller_id, 0)
     return Reading(
@@ -112,8 +110,9 @@ def _read_quorum(client: ClusterClient, gaps: _Gaps) -> _Quorum | None:
         raise
     except KafkatoolError:  # brokers answered just now; this they have from the leader
         return _Quorum(None, 0, ())
-    if answer.error_code in _DENIED:
-        gaps.add("controller", f"{answer_error(answer.error_code, None)}: DescribeQuorum needs Describe on the cluster")
+    error = client.refusal(describe_quorum.API, answer.error_code)
+    if isinstance(error, NotPermittedError):
+        gaps.add("controller", str(error))
         return None
     described = next((p for t in answer.topics for p in t.partitions), None)
     if answer.error_code or described is None or described.error_code or described.leader_id < 0:
@@ -227,17 +226,19 @@ def _note_what_only_zookeeper_tells(gaps: _Gaps, *, kraft: bool) -> None:
         gaps.add("deletions", "which topics are marked for deletion, and since when: --zookeeper tells")
 
 
-def _note_hidden_topics(view: ClusterView, answers: Answers, gaps: _Gaps) -> None:
+def _note_hidden_topics(client: ClusterClient, view: ClusterView, answers: Answers, gaps: _Gaps) -> None:
     """Note topics that lie on disks and are not told of: brokers leave out what one may not describe."""
     on_disks = {
         p.topic for answer in answers.told.values() for d in answer.log_dirs or () for p in (*d.sizes, *d.arriving)
     }
     if hidden := sorted(on_disks.difference(view.topics) - {describe_quorum.METADATA_TOPIC}):
         gaps.add("partitions", f"{first_of(hidden, SHOWN)}: on disks, and not ours to describe, or being deleted")
-    if blind := [broker for broker, answer in answers.told.items() if answer.log_dirs is None]:
-        gaps.add(
-            "partitions", f"topics that are not ours to describe, if there are any: {_brokers(blind)} tell of no disk"
-        )
+    for left_out in client.unseen:
+        gaps.add("partitions", left_out.text)
+    blind = [broker for broker, answer in answers.told.items() if answer.log_dirs is None]
+    if blind and not client.serves(metadata.API, least=NEVER_CREATES):  # nor can brokers be asked whether all is told
+        what = "topics that are not ours to describe, if there are any"
+        gaps.add("partitions", f"{what}: {_brokers(blind)} tell of no disk")
 
 
 def _brokers(ids: Iterable[int]) -> str:

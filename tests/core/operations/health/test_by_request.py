@@ -180,7 +180,29 @@ def test_a_quorum_without_leader_has_no_controller_and_what_brokers_tell_is_old(
 def test_who_may_not_ask_for_the_quorum_does_not_know_the_controller(kraft: Cluster) -> None:
     kraft.quorum_error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     (finding,) = kraft.found()["controller"]
-    assert finding.level is Level.UNKNOWN and "DescribeQuorum needs Describe on the cluster" in finding.what
+    assert finding.level is Level.UNKNOWN
+    assert finding.what.startswith("not told: not permitted: Describe on cluster (broker ")
+
+
+@pytest.mark.spec("ADM-109", "SEC-40")
+def test_who_may_not_describe_every_topic_is_told_that_some_may_be_missing(kraft: Cluster) -> None:
+    for broker in kraft.brokers:
+        told = broker.answers[metadata.API.key]
+
+        def denying(request: metadata.MetadataRequest, told: Any = told) -> object:
+            if not request.topics:
+                return told(request)
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            denied = [
+                MetadataResponseTopic(topic=t.topic or "", error_code=code, partitions=[]) for t in request.topics
+            ]
+            return kraft.brokers[0].metadata(denied)
+
+        broker.answers[metadata.API.key] = denying
+    (finding,) = kraft.found()["partitions"]
+    assert finding.level is Level.UNKNOWN
+    assert finding.what.startswith("not told: not permitted: Describe on every topic (broker ")
+    assert finding.what.endswith("topics that may not be described are left out")
 
 
 @pytest.mark.spec("ADM-109")
@@ -239,8 +261,14 @@ def test_what_may_not_be_read_is_unknown_and_never_ok(kraft: Cluster) -> None:
             error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results=[]
         )
     found = {check: [f.what for f in findings] for check, findings in kraft.found().items()}
+    assert found["disks"] == ["log directories not told"]
+    for broker in kraft.brokers:
+        broker.apis[metadata.API] = (0, 3)  # too old to be asked whether all topics are told
+    found = {check: [f.what for f in findings] for check, findings in kraft.found().items()}
     unseen = "not told: topics that are not ours to describe, if there are any: broker 2, broker 3 tell of no disk"
-    assert found["partitions"][-1] == unseen and found["disks"] == ["log directories not told"]
+    assert found["partitions"][-1] == unseen
+    for broker in kraft.brokers:
+        broker.apis[metadata.API] = (0, 12)
     kraft.refused = {(4, "3"): ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
     found = {check: [f.what for f in findings] for check, findings in kraft.found().items()}
     assert found["throttles"] == ["not told: rates of broker 3"]
