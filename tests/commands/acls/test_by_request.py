@@ -111,6 +111,17 @@ def test_both_ways_say_the_same(broker: AclBroker, zk: ZooKeeper, zk_connect: st
             assert here.stdout == there.stdout
 
 
+@pytest.mark.spec("SEC-91")
+def test_brokers_of_before_patterns_are_asked_for_all_they_have() -> None:
+    """Those of Kafka 1.x know literal names alone: who adds a right to read asks them for those of all groups."""
+    broker = AclBroker()
+    broker.apis |= {api: (0, 0) for api in SERVED}
+    with broker:
+        assert asked(broker, "add", *READ).exit_code == 0
+        newer = asked(broker, "list", "--topic", "orders", "--resource-pattern-type", "match")
+    assert newer.exit_code == 1 and "kt acls needs DescribeAcls 1; broker 1 has none" in newer.stderr
+
+
 @pytest.mark.spec("SEC-91", "SEC-40")
 def test_a_refusal_is_said_in_the_brokers_words_and_exits_with_1(broker: AclBroker) -> None:
     broker.answers[describe_acls.API.key] = lambda _: describe_acls.DescribeAclsResponse(

@@ -31,7 +31,9 @@ def description(wanted: Filter) -> DescribeAclsRequest:
 def read_acls(client: ClusterClient, wanted: Filter) -> dict[ResourcePattern, frozenset[Entry]]:
     """Ask for the entries that a filter selects, by pattern. Raises BrokerAnswerError."""
     request = description(wanted)
-    answer = client.any(describe_acls.API, request, least=_least(wanted.pattern_type))
+    # A broker that knows one kind of pattern only tells all there are by that kind.
+    least = 0 if wanted.pattern_type is PatternType.ANY else _least(wanted.pattern_type)
+    answer = client.any(describe_acls.API, request, least=least)
     if answer.error_code:
         raise client.refusal(describe_acls.API, answer.error_code, answer.error_message)
     return {

@@ -15,6 +15,7 @@ from tests.ports import free_port
 from tests.waiting import eventually
 
 VERSION = "3.4.1"
+JACKSON = "2.12.7"  # what its own poms lead Maven to is older than its classes need
 HOST = "127.0.0.1"
 DEADLINE_S = 300
 DATANODES = 2
@@ -24,12 +25,13 @@ _ARTIFACTS = ("hadoop-common", "hadoop-hdfs", "hadoop-hdfs-client")
 def libraries() -> Path:
     """Return the directory of HDFS's jars, fetched on first use; skip where that is not possible."""
     root = os.environ.get("HDFS_PEER_HOME")
-    home = (Path(root) if root else Path.home() / ".cache" / "kafkatool-compat") / f"hdfs-{VERSION}"
+    home = (Path(root) if root else Path.home() / ".cache" / "kafkatool-compat") / f"hdfs-{VERSION}-{JACKSON}"
     if (home / "ok").exists():
         return home / "libs"
     if shutil.which("mvn") is None:
         pytest.skip("HDFS needs Maven (mvn) to fetch its jars, or HDFS_PEER_HOME to have them")
-    return fetched(home, [dependency("org.apache.hadoop", artifact, VERSION) for artifact in _ARTIFACTS])
+    jackson = dependency("com.fasterxml.jackson.core", "jackson-core", JACKSON)
+    return fetched(home, [jackson, *(dependency("org.apache.hadoop", artifact, VERSION) for artifact in _ARTIFACTS)])
 
 
 class Hdfs:
@@ -114,7 +116,9 @@ class Hdfs:
         return [str(find_java().executable), *options, "-cp", path, main, *arguments]
 
     def _run(self, main: str, *arguments: str, check: bool = True) -> "subprocess.CompletedProcess[bytes]":
-        return subprocess.run(self._command(main, *arguments), capture_output=True, check=check, timeout=DEADLINE_S)
+        done = subprocess.run(self._command(main, *arguments), capture_output=True, check=False, timeout=DEADLINE_S)
+        assert not check or done.returncode == 0, done.stderr[-2000:].decode(errors="replace")
+        return done
 
     def _start(self, name: str, server: str, *arguments: str) -> None:
         command = self._command(f"org.apache.hadoop.hdfs.server.{server}", *arguments)
