@@ -115,7 +115,7 @@ def test_both_ways_say_the_same(broker: AclBroker, zk: ZooKeeper, zk_connect: st
 def test_brokers_of_before_patterns_are_asked_for_all_they_have() -> None:
     """Those of Kafka 1.x know literal names alone: who adds a right to read asks them for those of all groups."""
     broker = AclBroker()
-    broker.apis |= {api: (0, 0) for api in SERVED}
+    broker.apis |= dict.fromkeys(SERVED, (0, 0))
     with broker:
         assert asked(broker, "add", *READ).exit_code == 0
         newer = asked(broker, "list", "--topic", "orders", "--resource-pattern-type", "match")
