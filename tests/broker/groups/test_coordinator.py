@@ -203,7 +203,7 @@ def test_only_partitions_of_the_offsets_topic_are_loaded_and_unloaded(stage: Sta
     assert stage.fetch() == (ErrorCode.NOT_COORDINATOR, {})
 
 
-@pytest.mark.spec("GRP-8", "GRP-3")
+@pytest.mark.spec("GRP-8", "GRP-3", "GRP-51")
 def test_a_broker_that_does_not_lead_the_partition_says_so(stage: Stage) -> None:
     assert stage.fetch()[0] is ErrorCode.NOT_COORDINATOR
     assert stage.commit({A: 1}) == {A: ErrorCode.NOT_COORDINATOR}

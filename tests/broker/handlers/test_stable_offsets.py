@@ -113,7 +113,7 @@ def test_what_is_being_written_in_a_transaction_is_unstable_already(
         assert len(told) == 1 and fetch(client, A) == {tuple(A): then}
 
 
-@pytest.mark.spec("TXN-87", "TXN-88")
+@pytest.mark.spec("TXN-87", "TXN-88", "TXN-83")
 def test_of_an_aborted_transaction_nothing_is_left(stage: Stage, client: Client) -> None:
     write(stage, A, 3)
     write(stage, A, 5, producer=7)

@@ -447,7 +447,7 @@ def test_what_waits_is_told_to_come_again_when_its_patience_is_over(on: Stage, m
     assert codes[3:] == [ErrorCode.COORDINATOR_NOT_AVAILABLE], "before what is ending is looked at"
 
 
-@pytest.mark.spec("TXN-22")
+@pytest.mark.spec("TXN-22", "TXN-39")
 def test_what_waits_for_the_markers_is_decided_anew_when_they_are_there(
     on: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

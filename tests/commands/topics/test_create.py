@@ -297,7 +297,7 @@ def test_the_first_topic_of_an_empty_chroot(zk_connect: str) -> None:
         assert nodes.tree(fresh) == before
 
 
-@pytest.mark.spec("COM-1")
+@pytest.mark.spec("COM-1", "Z-2")
 def test_a_missing_chroot_is_an_error_and_not_made(zk: ZooKeeper, zk_connect: str) -> None:
     result = topics(f"{zk_connect}/nowhere", "create", "--topic", "x", "--replica-assignment", "1")
     assert result.exit_code == 1 and "/nowhere" in result.stderr and result.stderr.count("\n") == 1

@@ -149,7 +149,7 @@ def test_what_is_written_step_by_step() -> None:
     ]
 
 
-@pytest.mark.spec("CTL-88", "CTL-90", "CTL-91")
+@pytest.mark.spec("CTL-88", "CTL-90", "CTL-91", "CTL-94")
 def test_with_all_targets_in_sync_already_nothing_is_prepared() -> None:
     """No AR := OAR + RAR, no epoch before the one of step 7, no replica that is new."""
     cluster = FakeCluster(1, 2, 3, properties=STABLE)
@@ -180,7 +180,7 @@ def test_the_isr_is_watched_before_anything_is_written() -> None:
     assert cluster.is_watched(PartitionStateZnode.path(T0)), "also after each growth of the ISR"
 
 
-@pytest.mark.spec("CTL-91", "CTL-57")
+@pytest.mark.spec("CTL-91", "CTL-57", "CTL-94")
 def test_what_is_told_when_the_leader_stays() -> None:
     cluster = six_brokers()
     cluster.create_topic("bystander", {0: [1, 2]})
