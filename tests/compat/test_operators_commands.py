@@ -81,11 +81,17 @@ def test_the_health_of_a_cluster_without_zookeeper_from_well_to_no_quorum(versio
         way = ("--bootstrap-server", kafka.bootstrap)
         made = run("topics create --topic t --partitions 3 --replication-factor 3", *way)
         assert made.exit_code == 0, made.output
-        eventually(lambda: run("health", *way).exit_code == 0, "well", 120)
-        well = levels(run("health --output json", *way))
-        open_ = {check for check, found in well.items() if found == {"unknown"}}
-        assert open_ == {"controller", "unclean elections"}
-        assert all(found == {"ok"} for check, found in well.items() if check not in open_), well
+
+        def well() -> bool:
+            """Tell if all is well but for what no request tells; a broker that stands still leaves more open."""
+            told = run("health --output json", *way)
+            found = levels(told)
+            open_ = {check for check, level in found.items() if level == {"unknown"}}
+            assert open_ >= {"controller", "unclean elections"}, found
+            rest = {check: level for check, level in found.items() if check not in ("controller", "unclean elections")}
+            return told.exit_code == 0 and all(level == {"ok"} for level in rest.values())
+
+        eventually(well, "well", 120)
 
         kafka.kill_broker(3)
 
