@@ -142,7 +142,8 @@ class Stage:
 
     def _dynamic(self, broker: int, kind: ResourceType, name: str) -> dict[str, str]:
         wanted = ConfigResource(kind, name)
-        (future,) = self._asking(broker).describe_configs([wanted], request_timeout=WAIT_S, broker=broker).values()
+        admin = self._asking(broker)  # kept until it has answered: with a client that is let go its questions end
+        (future,) = admin.describe_configs([wanted], request_timeout=WAIT_S, broker=broker).values()
         own = {1: ResourceType.TOPIC, 2: ResourceType.BROKER}  # the sources DYNAMIC_TOPIC and DYNAMIC_BROKER
         return {c.name: c.value for c in future.result().values() if own.get(c.source) == kind}
 
