@@ -105,6 +105,7 @@ _SECRETS: Final = (
     *(".password", "sasl.jaas.config", "password.encoder.secret"),
     *("ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.truststore.certificates"),
 )
+_READ: Final = LISTENER_PROPERTIES | BrokerConfig.property_names() | {"zookeeper.set.acl", "zookeeper.clientCnxnSocket"}
 _DEFAULT_OF: Final = {broker_name: name for name, broker_name in BROKER_NAMES.items()}
 _HINTS: Final = get_type_hints(BrokerConfig)
 _TYPES: Final = {  # all others are texts, also the lists of addresses and directories
@@ -187,9 +188,7 @@ def _given(name: str, value: str) -> Setting:
 
 def _is_known(name: str) -> bool:
     """Tell whether a broker reads a property that is no setting of ``BrokerConfig``: a listener's, or ZooKeeper's login."""
-    base = _OF_ONE_LISTENER.sub("", name)
-    read = LISTENER_PROPERTIES | BrokerConfig.property_names() | {"zookeeper.set.acl", "zookeeper.clientCnxnSocket"}
-    return base in read or name.startswith("zookeeper.ssl.")
+    return _OF_ONE_LISTENER.sub("", name) in _READ or name.startswith("zookeeper.ssl.")
 
 
 def is_secret(name: str) -> bool:

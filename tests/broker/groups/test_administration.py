@@ -1,7 +1,7 @@
 """Describing, listing and deleting groups; damaged records, which deleting their group gets rid of."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,6 @@ from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import Record, decode_records, encode_batch, iter_batches
 from tests.broker.groups.test_coordinator import OFFSETS_PARTITION, A, B, Stage, join, owned_group
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    made = Stage(tmp_path / "data")
-    yield made
-    made.close()
 
 
 def make_stable(stage: Stage) -> str:

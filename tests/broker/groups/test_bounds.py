@@ -1,8 +1,5 @@
 """What many small requests may leave behind in the coordinator's memory (SEC-101)."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from kafkatool.broker.groups.group import MOST_METADATA_BYTES, MOST_PENDING, Group
@@ -16,11 +13,9 @@ A = TopicPartition("t", 0)
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    made = Stage(tmp_path / "data")
-    made.lead()
-    yield made
-    made.close()
+def stage(stage: Stage) -> Stage:
+    stage.lead()
+    return stage
 
 
 def request(member_id: str = "", *, metadata: bytes = b"m", client_id: str = "c", asks: bool = False) -> JoinRequest:

@@ -4,7 +4,7 @@ import logging
 import re
 import threading
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,6 @@ from tests.broker.groups.test_coordinator import A, B, Stage, owned_group
 from tests.broker.storage.batch_builders import marker
 from tests.broker.storage.logs import Later, make_log
 from tests.waiting import eventually
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    made = Stage(tmp_path / "data")
-    yield made
-    made.close()
 
 
 class Joiner:

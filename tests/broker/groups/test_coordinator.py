@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -163,13 +163,6 @@ def owned_group(stage: Stage, group: str = "g") -> OwnedGroup:
     found = stage.coordinator.groups.get(group)
     assert found is not None
     return found
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    stage = Stage(tmp_path / "data")
-    yield stage
-    stage.close()
 
 
 def join(stage: Stage, session_ms: int = 300_000, member_id: str = "", group: str = "g") -> JoinResult:

@@ -1,7 +1,6 @@
 """The checks every request begins with, and partitions that are lost while one is being answered (GRP-8, GRP-16)."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,13 +79,6 @@ REQUESTS: list[Request] = [
 ]
 MAY_BE_NAMELESS = (ask_commit, ask_fetch, ask_describe, ask_delete)
 WHILE_LOADING = {ask_heartbeat: OK, ask_sync: ErrorCode.REBALANCE_IN_PROGRESS}  # clients do not expect 14 there
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    made = Stage(tmp_path / "data")
-    yield made
-    made.close()
 
 
 @pytest.mark.spec("GRP-8", "GRP-3", "SEC-101")

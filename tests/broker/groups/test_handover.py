@@ -1,7 +1,5 @@
 """A group at its next coordinator, lost in each of its states, and the consequences (GRP-63's table)."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +9,6 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.broker.groups.test_coordinator import A, Stage
 
 OK, UNKNOWN, OLD = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    made = Stage(tmp_path / "data")
-    yield made
-    made.close()
 
 
 class Member:

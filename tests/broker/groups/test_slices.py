@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -26,13 +25,6 @@ from tests.waiting import eventually
 
 GROUPS = 1000
 COMMITS = int(os.environ.get("KT_COMMITS", "100000"))
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    made = Stage(tmp_path / "data")
-    yield made
-    made.close()
 
 
 def fill(stage: Stage, commits: int) -> None:

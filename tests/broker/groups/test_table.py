@@ -1,9 +1,8 @@
 """The moves a group may make, and the answer to each request in each state (GRP-18, table B of GRP-19)."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,11 +86,9 @@ class Scene:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    made = Stage(tmp_path / "data")
-    made.lead()
-    yield made
-    made.close()
+def stage(stage: Stage) -> Stage:
+    stage.lead()
+    return stage
 
 
 def scene(stage: Stage, state: GroupState, monkeypatch: pytest.MonkeyPatch) -> Scene:

@@ -250,10 +250,8 @@ def unheard(on: Stage, patch: pytest.MonkeyPatch, code: ErrorCode) -> None:
     patch.setattr(writer, "append", append)
 
 
-@pytest.mark.spec("TXN-21")
-def test_a_record_that_timed_out_keeps_its_id_in_flight_until_it_is_replicated(
-    on: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def left_in_flight(on: Stage, monkeypatch: pytest.MonkeyPatch) -> Identity:
+    """Have the record of a commit time out; return whose it is."""
     mine = on.init("id")[1]
     assert on.add("id", mine, HERE) is NONE
     on.world.lead(OWN, epoch=1, isr=(1, 2), replicas=(1, 2), version=1)
@@ -261,6 +259,14 @@ def test_a_record_that_timed_out_keeps_its_id_in_flight_until_it_is_replicated(
     acknowledge(on)
     unheard(on, monkeypatch, ErrorCode.REQUEST_TIMED_OUT)
     assert on.end("id", mine, committed=True) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return mine
+
+
+@pytest.mark.spec("TXN-21")
+def test_a_record_that_timed_out_keeps_its_id_in_flight_until_it_is_replicated(
+    on: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = left_in_flight(on, monkeypatch)
     told: list[ErrorCode] = []
     on.coordinator.end("id", mine, committed=False, done=told.append)
     on.settle()
@@ -273,13 +279,7 @@ def test_a_record_that_timed_out_keeps_its_id_in_flight_until_it_is_replicated(
 
 @pytest.mark.spec("TXN-21")
 def test_a_record_that_timed_out_is_let_go_with_the_partition(on: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = on.init("id")[1]
-    assert on.add("id", mine, HERE) is NONE
-    on.world.lead(OWN, epoch=1, isr=(1, 2), replicas=(1, 2), version=1)
-    on.succeed_here(Mortal())
-    acknowledge(on)
-    unheard(on, monkeypatch, ErrorCode.REQUEST_TIMED_OUT)
-    assert on.end("id", mine, committed=True) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    mine = left_in_flight(on, monkeypatch)
     told: list[ErrorCode] = []
     on.coordinator.end("id", mine, committed=True, done=told.append)
     on.world.follow(OWN, epoch=5)

@@ -13,6 +13,7 @@ from kafkatool.core.client.rights import NEVER_CREATES
 from kafkatool.core.errors import KafkatoolError, LoginRefusedError, NotPermittedError
 from kafkatool.core.model.values import TopicPartition, first_of
 from kafkatool.core.operations.brokers.answers import Answers, ask_brokers, is_kraft
+from kafkatool.core.operations.brokers.overview import UNTHROTTLED
 from kafkatool.core.operations.health.reading import MIN_ISR, UNCLEAN, Reading, Voter
 from kafkatool.core.operations.reassignment import run_lock
 from kafkatool.core.operations.reassignment.throttles import RATES, REPLICAS
@@ -27,7 +28,6 @@ from kafkatool.core.zookeeper.znodes import TopicZnode
 ANSWER_MS: Final = 10_000  # for what the controller is asked: brokers keep such requests back while there is none
 TOPICS_AT_ONCE: Final = 1000
 SHOWN: Final = 3
-UNTHROTTLED: Final = str(2**63 - 1)
 _TOPIC: Final = 2  # the kind of a config's resource
 _OF_TOPIC, _OF_BROKER, _OF_ALL, _STATIC = 1, 2, 3, 4  # sources of a config
 _ADDING, _REMOVING = "adding_replicas", "removing_replicas"
