@@ -385,8 +385,12 @@ class _Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
         return _kazoos(self.node_acls.of(path))
 
     def create_async(self, path: str, value: bytes = b"", acl: Any = None, *flags: Any, **options: Any) -> Any:
-        """Make a node; parents made on the way come through here too, and get what is their own."""
+        """Make a node with what is its own."""
         return super().create_async(path, value, acl or self.acl_of(path), *flags, **options)
+
+    def ensure_path_async(self, path: str, acl: Any = None) -> Any:
+        """Make a node with its parents; each gets what is its own, not what the child gets, as kazoo would have it."""
+        return super().ensure_path_async(path)
 
     @property
     def session_id(self) -> int:

@@ -20,6 +20,7 @@ METHODS: Final[dict[tuple[type, str], list[str]]] = {
     (KazooClient, "_call"): ["request", "async_object"],
     (KazooClient, "_session_callback"): ["state"],
     (KazooClient, "create_async"): ["path", "value", "acl", "ephemeral", "sequence", "makepath", "include_data"],
+    (KazooClient, "ensure_path_async"): ["path", "acl"],
     (ConnectionHandler, "_submit"): ["request", "timeout", "xid"],
     (ConnectionHandler, "_connect"): ["host", "hostip", "port"],
     (ConnectionHandler, "_authenticate_with_sasl"): ["host", "timeout"],

@@ -23,6 +23,7 @@ from kafkatool.core.errors import (
     ZooKeeperUnavailableError,
 )
 from kafkatool.core.security.zookeeper_security import read_zookeeper_security
+from kafkatool.core.zookeeper.acls import ALL_RIGHTS, OPEN, READ, Acl, NodeAcls
 from kafkatool.core.zookeeper.connect_string import split_connect
 from kafkatool.core.zookeeper.link import LinkWatch, Reply
 from kafkatool.core.zookeeper.session import (
@@ -589,3 +590,17 @@ def test_a_session_is_named_by_its_login(tmp_path: Path) -> None:
         login.touch(0o600)
         login.write_text(f"scheme={scheme}\nusername=alice\npassword=geheim\n")
         assert read_zookeeper_security(auth_file=str(login)).identity == f"this session is {scheme}:alice"
+
+
+@pytest.mark.spec("SEC-28")
+def test_parents_made_on_the_way_have_their_own_rights_whoever_makes_them_first(zk: ZooKeeper) -> None:
+    owner = Acl(ALL_RIGHTS, "world", "anyone"), Acl(ALL_RIGHTS, "ip", "127.0.0.1")
+    zk.make_nodes_as(NodeAcls(owner))
+    zk.create("/config/users/alice", make_parents=True)
+    zk.create("/config/changes/config_change_", sequential=True, make_parents=True)
+    zk.create("/consumers/g/offsets", make_parents=True)
+    for path in ("/config/users/alice", "/config/users"):
+        assert set(zk.acls(path)) == set(owner), path
+    for path in ("/config", "/config/changes", "/consumers/g", "/consumers/g/offsets"):
+        assert set(zk.acls(path)) == {*owner, Acl(READ, "world", "anyone")}, path
+    assert tuple(zk.acls("/consumers")) == OPEN
