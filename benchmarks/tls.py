@@ -13,8 +13,8 @@ from benchmarks.clusters import BROKERS, OPTIONS, Cluster, Kafka, Ours, wait_for
 from benchmarks.figures import Figure, alternate
 from benchmarks.throughput import LOADS, PARTITIONS, WARM_UP_ROUNDS, Load, consume, produce
 from benchmarks.topics import delete_topic, make_topic
-from kafkatool.broker.embedded.certificates import Authority, Certificate, broker_names
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
+from kafkatool.broker.embedded.secured.certificates import Authority, Certificate, broker_names
 from kafkatool.core.operations.users import alter_user, make_credential
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.ports import free_port

@@ -17,8 +17,8 @@ COMPARES_SECRETS: Final = "core/security/stores.py"
 SECRETIVE: Final = (
     "core/security",
     "broker/security",
-    "broker/embedded/security.py",
-    "broker/embedded/certificates.py",
+    "broker/embedded/secured/security.py",
+    "broker/embedded/secured/certificates.py",
 )
 """Where passwords, keys and nonces are made, compared and kept."""
 _SECRETS: Final = {"password", "secret", "proof", "signature", "stored_key", "server_key", "server_signature", "digest"}

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
-from kafkatool.broker.embedded.rights import allow, await_right
+from kafkatool.broker.embedded.secured.rights import allow, await_right
 from kafkatool.commands.main import kt
 from tests.steady import LASTING
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from kafkatool.broker.embedded.security import ADMIN, ClusterSecurity
+from kafkatool.broker.embedded.secured.security import ADMIN, ClusterSecurity
 from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.access import OPEN, Access

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.broker.embedded.certificates import Authority, Certificate, broker_names
+from kafkatool.broker.embedded.secured.certificates import Authority, Certificate, broker_names
 from tests.waiting import eventually
 
 

@@ -221,6 +221,24 @@ def test_the_port_of_a_broker_that_is_down_is_nobody_elses(directory: Path, monk
         assert started == [False, False]
 
 
+def test_no_port_of_a_cluster_that_starts_is_anybody_elses(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = EmbeddedCluster(brokers=2, directory=directory, options=STEADY, security="sasl_ssl")
+    picked: list[int] = []
+    spawn = processes.spawn
+
+    def look_and_spawn(*given: Any) -> subprocess.Popen[bytes]:
+        for port in cluster.files.require().all_ports():
+            with monkeypatch.context() as patched:
+                patched.setattr(embedded_ports, "candidate_ports", lambda port=port: range(port, port + 1))
+                picked.extend(p for p in free_ports(1) if p == port)
+        return spawn(*given)
+
+    monkeypatch.setattr(processes, "spawn", look_and_spawn)
+    with cluster:
+        assert len(cluster.files.require().all_ports()) == 6, "ZooKeeper's two, and two of each broker"
+    assert picked == []
+
+
 def test_what_is_restored_is_in_sync(directory: Path) -> None:
     """Else the next broker that is killed may be the only one that has all records."""
     with (

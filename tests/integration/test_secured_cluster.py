@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaProducer
 
 from kafkatool import EmbeddedCluster
-from kafkatool.broker.embedded.certificates import Certificate
+from kafkatool.broker.embedded.secured.certificates import Certificate
 from kafkatool.commands.main import kt
 from kafkatool.core.errors import NoNodeError, NoPermissionError, RefusedError
 from kafkatool.core.zookeeper.acls import ALL_RIGHTS, READ, Acl, NodeAcls

@@ -4,21 +4,15 @@ import contextlib
 import errno
 import os
 import shlex
-import socket
-import subprocess
-import sys
 import tempfile
-import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import psutil
-
 from kafkatool.broker.embedded import processes
+from kafkatool.broker.embedded.broker_properties import broker_properties, check_options
 from kafkatool.broker.embedded.cluster_files import (
     ClusterFiles,
     ClusterSpec,
@@ -28,16 +22,18 @@ from kafkatool.broker.embedded.cluster_files import (
     is_temporary,
     remove_directory,
 )
-from kafkatool.broker.embedded.ports import HOST, free_ports, hold, is_free
-from kafkatool.broker.embedded.slips import refuse_unknown, require_properties
+from kafkatool.broker.embedded.cluster_processes import ClusterProcesses
+from kafkatool.broker.embedded.ports import HOST, free_ports, is_free, require_free
+from kafkatool.broker.embedded.slips import require_properties
+from kafkatool.broker.embedded.status import ClusterStatus, broker_statuses
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.core.errors import KafkatoolError, RefusedError, ZooKeeperError
 from kafkatool.core.model.values import TopicPartition, join_ids
 
 if TYPE_CHECKING:
-    from kafkatool.broker.embedded.certificates import Certificate
     from kafkatool.broker.embedded.faults import Faults
-    from kafkatool.broker.embedded.security import ClusterSecurity
+    from kafkatool.broker.embedded.secured.certificates import Certificate
+    from kafkatool.broker.embedded.secured.security import ClusterSecurity
     from kafkatool.broker.embedded.topics import ConfigValue
     from kafkatool.core.security.client_security import ClientSecurity
     from kafkatool.core.zookeeper.session import ZooKeeper
@@ -48,44 +44,6 @@ _CONNECTION_TIMEOUT_MS = 60_000
 _STATUS_TIMEOUT_MS = 20_000
 _LONG, _LINE_CHARACTERS = " with properties {", 200  # of a log's lines, those that say of a partition what all say
 _PLAINTEXT = "plaintext"
-_OWN_PROPERTIES = (
-    "broker.id",
-    "listeners",
-    "log.dirs",
-    "log.dir",
-    "kt.log.dir",
-    "kt.fault.socket",
-    "zookeeper.connect",
-    "kt.jaas.config",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerStatus:
-    """One broker of the cluster; ``pid`` is None while its process does not run."""
-
-    id: int
-    host: str
-    port: int
-    pid: int | None
-    log_dirs: list[str]
-    state_change_log: str
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterStatus:
-    """The document of ``kt cluster status``; ``controller`` is None while there is none.
-
-    ``controller_gauges``: those it wrote last, at ``timestamp_ms``; None when it does not run, or has written none.
-    """
-
-    directory: str
-    zookeeper: str
-    bootstrap: str
-    controller: int | None
-    brokers: list[BrokerStatus]
-    controller_gauges: dict[str, float] | None
-    security: dict[str, Any] | None = None
 
 
 class EmbeddedCluster:
@@ -121,10 +79,7 @@ class EmbeddedCluster:
                 f"port {zookeeper_port} is for ZooKeeper and broker {zookeeper_port - port + 1}: give another --port or "
                 "--zookeeper-port"
             )
-        if own := [key for key in options or () if key in _OWN_PROPERTIES]:
-            raise RefusedError(f"{', '.join(own)} of an embedded cluster's brokers cannot be set: the cluster sets it")
-        if options:
-            refuse_unknown(options)
+        check_options(options or ())
         self._temporary = directory is None
         self.files = ClusterFiles(Path(directory or _temporary(name)))
         self._wanted_brokers = brokers
@@ -138,14 +93,10 @@ class EmbeddedCluster:
             self._made_security(self._wanted_security)  # refuses another word
         elif passwords:
             raise RefusedError("a cluster that is not secured has no users, and no passwords: say security='sasl_ssl'")
-        self._children: dict[int, subprocess.Popen[bytes]] = {}
-        self._zookeeper_child: ZooKeeperProcess | None = None
-        self._known: dict[int, psutil.Process] = {}
+        self._processes = ClusterProcesses(self.files)
         self._broken = False  # a broker was ended here: replicas may be behind, though it runs again
         self._before_breaking: Callable[[], None] | None = None
-        self._held_ports: dict[int, socket.socket | None] = {}  # of brokers that do not run, or do not listen yet
         self._usage: Usage | None = None
-        self._guardian: subprocess.Popen[bytes] | None = None
         self._shared = self._is_let_go = False
         self._run: str | None = None
 
@@ -154,7 +105,7 @@ class EmbeddedCluster:
         """What is to go wrong, see docs/testing.md."""
         from kafkatool.broker.embedded.faults import Faults
 
-        return Faults(self.files, self._process, self.zookeeper_session, self._have_turn)
+        return Faults(self.files, self._processes.broker, self.zookeeper_session, self._have_turn)
 
     # --- the whole cluster --------------------------------------------------------------------------------------
 
@@ -208,24 +159,22 @@ class EmbeddedCluster:
         ``wait``: for another process that starts or stops some of it, instead of KafkatoolError.
         """
         if self._is_let_go:
-            self._leave_children()
+            self._processes.leave()
             return
         if self._shared:
             self._forget_faults(clear=True)
-            self._leave_children()
+            self._processes.leave()
         else:
             with self.files.lock(wait=wait):
                 if self._is_mine():
                     self._end_all(gentle=gentle)
                 else:
                     self._forget_faults()
-                    self._leave_children()
-            if self._guardian is not None:
-                self._guardian.kill()
-                self._guardian.wait()
+                    self._processes.leave()
+            self._processes.end_guardian()
         if self._usage is not None:
             self._usage.end()
-        self._usage = self._guardian = self._run = None
+        self._usage = self._run = None
 
     def let_go(self) -> None:
         """Leave the cluster to its guardian, as a process does that is killed; nothing is started in it from here on."""
@@ -240,9 +189,9 @@ class EmbeddedCluster:
         """
         spec = self.files.require()
         absent = self.faults.settle(spec.ports)
-        if not all(self._process(broker_id) for broker_id in spec.ports):
+        if not all(self._processes.broker(broker_id) for broker_id in spec.ports):
             with self._storage_errors(), self.files.lock(wait=True):  # others that share it may be about to do the same
-                self._start_again([i for i in spec.ports if self._process(i) is None], spec)
+                self._start_again([i for i in spec.ports if self._processes.broker(i) is None], spec)
             absent = True
         elif absent:
             self._wait_ready(spec, spec.ports)
@@ -264,7 +213,7 @@ class EmbeddedCluster:
         if not isinstance(partitions, int):
             raise RefusedError(f"{partitions!r} is no number of partitions (kafka_topic names the topic itself)")
         ports = self.files.require().ports
-        running = sum(self._process(broker_id) is not None for broker_id in ports)
+        running = sum(self._processes.broker(broker_id) is not None for broker_id in ports)
         replicas = replication_factor or min(3, len(ports))
         security = self._client_security()
         create_topic(ports, name, partitions, replicas, configs or {}, expected=running, security=security)
@@ -302,7 +251,7 @@ class EmbeddedCluster:
         Where the cluster is open, anybody's.
         """
         if mechanism is None and self.files.require().security == _PLAINTEXT:
-            from kafkatool.broker.embedded.security import open_client
+            from kafkatool.broker.embedded.secured.security import open_client
 
             return open_client(kind, self.bootstrap, self.files.directory)
         security = self.security
@@ -321,7 +270,7 @@ class EmbeddedCluster:
         self, user: str, operation: str, *, topic: str | None = None, group: str | None = None, prefixed: bool = False
     ) -> None:
         """Give a user a right, as in ``allow("alice", "Read", topic="orders")``; return when every broker goes by it."""
-        from kafkatool.broker.embedded.rights import allow, await_right
+        from kafkatool.broker.embedded.secured.rights import allow, await_right
 
         security = self.security.as_admin()
         if (topic is None) == (group is None):
@@ -333,8 +282,8 @@ class EmbeddedCluster:
 
     def add_user(self, user: str, password: str | None = None) -> None:
         """Make a user who logs in by SCRAM, or give him another password; return when every broker lets him in."""
-        from kafkatool.broker.embedded.rights import await_user
-        from kafkatool.broker.embedded.security import SCRAM
+        from kafkatool.broker.embedded.secured.rights import await_user
+        from kafkatool.broker.embedded.secured.security import SCRAM
 
         security = self.security
         if not security.has_login:
@@ -350,7 +299,7 @@ class EmbeddedCluster:
         return self.security.certificate(subject, expired=expired, authority=authority, names=tuple(names))
 
     def _made_security(self, security: str) -> "ClusterSecurity":
-        from kafkatool.broker.embedded.security import ClusterSecurity
+        from kafkatool.broker.embedded.secured.security import ClusterSecurity
 
         return ClusterSecurity(self.files.directory, security, self._passwords)
 
@@ -360,7 +309,7 @@ class EmbeddedCluster:
 
     def _close_zookeeper(self) -> None:
         """Take from everybody else what a new ZooKeeper gives to all: to make nodes at its root."""
-        from kafkatool.broker.embedded.rights import OPEN_AT_FIRST
+        from kafkatool.broker.embedded.secured.rights import OPEN_AT_FIRST
         from kafkatool.core.zookeeper.acls import OWN_NODES
 
         with self.zookeeper_session(timeout_ms=_READY_TIMEOUT_MS) as zk:
@@ -421,21 +370,11 @@ class EmbeddedCluster:
         from kafkatool.core.zookeeper.znodes import ControllerZnode
 
         controller = None
-        if (self._zookeeper_child or self._zookeeper(spec)).process():
+        if (self._processes.zookeeper or self._zookeeper(spec)).process():
             with contextlib.suppress(ZooKeeperError), self.zookeeper_session(timeout_ms=_STATUS_TIMEOUT_MS) as zk:
                 node = zk.get(ControllerZnode.PATH)
                 controller = ControllerZnode.decode(node.data) if node else None
-        brokers = [
-            BrokerStatus(
-                broker_id,
-                HOST,
-                port,
-                process.pid if (process := self._process(broker_id)) else None,
-                [str(self.files.data(broker_id))],
-                str(self.files.state_change_log(broker_id)),
-            )
-            for broker_id, port in spec.ports.items()
-        ]
+        brokers = broker_statuses(spec, self.files, self._processes)
         runs = any(b.id == controller and b.pid for b in brokers)
         gauges = self.files.controller_gauges(controller) if controller is not None and runs else None
         security = None
@@ -494,7 +433,7 @@ class EmbeddedCluster:
         spec = self.files.require()
         self._require(broker_id, spec)
         with self._storage_errors(), self.files.lock():
-            if self._process(broker_id):
+            if self._processes.broker(broker_id):
                 raise RefusedError(f"broker {broker_id} runs already")
             if self._zookeeper(spec).process() is None:
                 again = f"--brokers {len(spec.ports)} --dir {shlex.quote(str(self.files.directory))}"
@@ -520,43 +459,19 @@ class EmbeddedCluster:
             self.files.zookeeper, spec.zookeeper_port, settings=settings, login_file=security.login_file
         )
 
-    def _process(self, broker_id: int) -> psutil.Process | None:
-        known = self._known.get(broker_id)
-        with contextlib.suppress(psutil.Error):
-            if known is not None and known.is_running() and known.status() != psutil.STATUS_ZOMBIE:
-                return known
-        found = processes.find("kafkatool", self.files.properties(broker_id))
-        if found is not None:
-            self._known[broker_id] = found
-        return found
-
     def _require(self, broker_id: int, spec: ClusterSpec) -> None:
         if broker_id not in spec.ports:
             raise RefusedError(f"no broker {broker_id!r} in this cluster; it has {join_ids(spec.ports, ', ')}")
 
-    def _running(self, broker_id: int) -> psutil.Process:
-        self._require(broker_id, self.files.require())
-        process = self._process(broker_id)
-        if process is None:
-            raise RefusedError(f"broker {broker_id} does not run")
-        return process
-
     def _end(self, broker_id: int, *, gentle: bool) -> None:
-        self._require(broker_id, self.files.require())
+        spec = self.files.require()
+        self._require(broker_id, spec)
         self._have_turn()
-        running = self._running(broker_id)
+        if (running := self._processes.broker(broker_id)) is None:
+            raise RefusedError(f"broker {broker_id} does not run")
         self._broken = True
         processes.end(running, gentle=gentle)
-        self._hold_port(broker_id)
-
-    def _hold_port(self, broker_id: int) -> None:
-        """Have no other cluster take the port of a broker that is to start again."""
-        self._let_port_go(broker_id)
-        self._held_ports[broker_id] = hold(self.files.require().ports[broker_id])
-
-    def _let_port_go(self, broker_id: int) -> None:
-        if (held := self._held_ports.pop(broker_id, None)) is not None:
-            held.close()
+        self._processes.hold_ports([spec.ports[broker_id]])
 
     def _have_turn(self) -> None:
         """Wait until this process may break what it shares with others."""
@@ -567,7 +482,7 @@ class EmbeddedCluster:
         spec = self.files.load()
         if spec is None or not spec.complete or (spec.owned and usage.alone):
             return
-        running = join_ids((i for i in spec.ports if self._process(i)), ", ")
+        running = join_ids((i for i in spec.ports if self._processes.broker(i)), ", ")
         if running or self._zookeeper(spec).process():
             raise RefusedError(
                 f"a cluster runs in {self.files.directory} already (brokers {running or 'none'}): "
@@ -589,15 +504,15 @@ class EmbeddedCluster:
         """Start them side by side."""
         if self._is_let_go:
             raise KafkatoolError(f"the cluster of {self.files.directory} was let go: it ends")
-        for broker_id in brokers:
+        ports = [spec.ports[broker_id] for broker_id in brokers]
+        for broker_id, port in zip(brokers, ports, strict=True):
             # Whoever killed it, the system may still be closing its sockets.
-            self._check_free(spec.ports[broker_id], f"broker {broker_id}", patience_ms=2000)
-            self._hold_port(broker_id)
+            require_free(port, f"broker {broker_id}", patience_ms=2000)
+        self._processes.hold_ports(ports)
         for broker_id in brokers:
             self._spawn(broker_id, spec)
         self._wait_ready(spec, brokers)
-        for broker_id in brokers:
-            self._let_port_go(broker_id)
+        self._processes.let_ports_go(ports)
         if "faults" in vars(self):
             for broker_id in brokers:
                 self.faults.renew(broker_id)
@@ -614,43 +529,39 @@ class EmbeddedCluster:
         spec.offered = offered
         spec.run = self._run = uuid.uuid4().hex
         self.files.save(spec)
+        self._processes.hold_ports(spec.all_ports())
         try:
             if usage is not None:
-                self._guardian = self._spawn_guardian()
+                self._processes.start_guardian(remove=self._temporary)
             secured = None if spec.security == _PLAINTEXT else self._made_security(spec.security)
             if secured is not None:
                 secured.prepare()
-            self._zookeeper_child = self._zookeeper(spec).start()
+            self._processes.zookeeper = zookeeper = self._zookeeper(spec).start()
             for broker_id in spec.ports:
                 self._spawn(broker_id, spec)
-            self._zookeeper_child.wait_ready()
+            zookeeper.wait_ready()
             if secured is not None:
                 self._close_zookeeper()
                 if secured.has_login:
-                    from kafkatool.broker.embedded.security import USERS
+                    from kafkatool.broker.embedded.secured.security import USERS
 
                     self._write_credentials(secured, USERS)
             self._wait_ready(spec, spec.ports)
             spec.complete = True
             self.files.save(spec)
-            self._zookeeper_child.have_archive_made()
+            self._processes.let_ports_go()
+            zookeeper.have_archive_made()
         except BaseException:
             self._end_all(gentle=False)
             if before is not None:
                 before.complete = False  # else another that waits to share it would take it for running
                 self.files.save(before)
             if self._temporary:
-                self._leave_children()  # the guardian removes the directory, unless others that share it use it yet
-            elif self._guardian is not None:
-                self._guardian.kill()
-                self._guardian.wait()
-            self._guardian = None
+                self._processes.leave()  # the guardian removes the directory, unless others that share it use it yet
+            else:
+                self._processes.end_guardian()
             raise
         self._usage = usage
-
-    def _spawn_guardian(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "kafkatool.broker.embedded.guardian", str(self.files.directory)]
-        return processes.spawn(command + ["--remove"] * self._temporary, self.files.directory / "guardian.log")
 
     def _make_spec(self, owned: bool) -> ClusterSpec:
         """Check the ports given, keep those of the last run that are still free, pick the others."""
@@ -659,7 +570,7 @@ class EmbeddedCluster:
         if self._first_port:
             given |= {name: self._first_port + i - 1 for i, name in brokers.items()}
         for name, port in given.items():
-            self._check_free(port, name)
+            require_free(port, name)
         before = self.files.load()
         last: dict[str, int] = {}
         if before is not None:
@@ -676,75 +587,35 @@ class EmbeddedCluster:
             spec.zookeeper_tls_port = next(free)
         return spec
 
-    def _check_free(self, port: int, what: str, patience_ms: int = 0) -> None:
-        deadline = time.monotonic() + patience_ms / 1000
-        while not is_free(port):
-            if time.monotonic() >= deadline:
-                raise RefusedError(
-                    f"port {port} for {what} is taken on {HOST}: end what listens there or name another port"
-                )
-            time.sleep(0.02)
-
     def _spawn(self, broker_id: int, spec: ClusterSpec) -> None:
-        properties = self._properties(broker_id, spec)
+        environment: Mapping[str, str] = {}
+        secured: Mapping[str, str] = {}
+        if spec.security != _PLAINTEXT:
+            security = self._made_security(spec.security)
+            environment = security.environment
+            secured = security.broker_properties(HOST, spec.ports[broker_id], spec.certificate_ports.get(broker_id))
+        properties = broker_properties(broker_id, spec, self.files, secured)
         if self._adjust:
             properties |= require_properties(broker_id, self._adjust(broker_id, dict(properties)), properties)
         self.files.write_properties(broker_id, properties)
-        if (last := self._children.pop(broker_id, None)) is not None:
-            last.wait()  # Python warns of a process nobody waited for, and in tests a warning may be an error
-        command = [sys.executable, "-m", "kafkatool", "broker", "start", "--config"]
-        self._children[broker_id] = child = processes.spawn(
-            [*command, str(self.files.properties(broker_id))],
-            self.files.output(broker_id),
-            {} if spec.security == _PLAINTEXT else self._made_security(spec.security).environment,
-        )
-        self._known[broker_id] = psutil.Process(child.pid)
-
-    def _properties(self, broker_id: int, spec: ClusterSpec) -> dict[str, str]:
-        return {
-            "broker.id": str(broker_id),
-            "listeners": f"PLAINTEXT://{HOST}:{spec.ports[broker_id]}",
-            "log.dirs": str(self.files.data(broker_id)),
-            "kt.log.dir": str(self.files.logs(broker_id)),
-            "kt.fault.socket": str(self.files.fault_socket(broker_id)),
-            "zookeeper.connect": f"{HOST}:{spec.zookeeper_port}",
-            "zookeeper.connection.timeout.ms": "120000",
-            # Other than in production, for a cluster for tests and laptops:
-            "zookeeper.session.timeout.ms": "3000",
-            "delete.topic.enable": "true",
-            "unclean.leader.election.enable": "false",
-            "offsets.topic.replication.factor": str(min(3, len(spec.ports))),
-            "offsets.topic.num.partitions": "10",
-            "transaction.state.log.replication.factor": str(min(3, len(spec.ports))),
-            "transaction.state.log.min.isr": str(min(2, len(spec.ports))),
-            "transaction.state.log.num.partitions": "10",
-            "group.initial.rebalance.delay.ms": "0",
-            "replica.fetch.wait.max.ms": "100",  # for so long, at worst, a new topic's first record waits for its followers
-            "controlled.shutdown.retry.backoff.ms": "300",
-            **self._security_properties(broker_id, spec),
-            **spec.options,
-        }
-
-    def _security_properties(self, broker_id: int, spec: ClusterSpec) -> dict[str, str]:
-        if spec.security == _PLAINTEXT:
-            return {}
-        port, certificate_port = spec.ports[broker_id], spec.certificate_ports.get(broker_id)
-        return self._made_security(spec.security).broker_properties(HOST, port, certificate_port)
+        self._processes.start_broker(broker_id, environment)
 
     def _wait_ready(self, spec: ClusterSpec, brokers: Collection[int]) -> None:
         """Wait until those brokers are registered and know all others, and a controller rules."""
         # Imported here, when the processes are under way: as much time as ZooKeeper takes to come up.
         from kafkatool.broker.embedded.readiness import wait_until_ready
 
-        def look_after() -> None:
-            for broker_id, child in self._children.items():
-                if (code := child.poll()) is not None and broker_id in brokers:
-                    raise processes.ProcessEndedError(f"broker {broker_id}", code, self.files.output(broker_id))
-
         zookeeper = self.zookeeper_session()
         try:
             security = self._client_security(spec)
-            wait_until_ready(zookeeper, spec.ports, brokers, _READY_TIMEOUT_MS, look_after, security)
+            wait_until_ready(
+                zookeeper,
+                spec.ports,
+                brokers,
+                _READY_TIMEOUT_MS,
+                partial(self._processes.require_running, brokers),
+                security,
+            )
         except processes.ProcessEndedError:
             raise
         except KafkatoolError as e:
@@ -763,30 +634,8 @@ class EmbeddedCluster:
 
     def _end_all(self, *, gentle: bool) -> None:
         self._forget_faults(clear=gentle)  # a broker that is frozen, or cut off, cannot stop in good order
-        spec = self.files.load()
-        if spec is None:
-            return
-        running = [p for i in spec.ports if (p := self._process(i))]
-        processes.end(*running, gentle=gentle)
-        for child in self._children.values():
-            child.wait()
-        self._children.clear()
-        for broker_id in list(self._held_ports):
-            self._let_port_go(broker_id)
-        (self._zookeeper_child or self._zookeeper(spec)).stop(gentle=gentle)
-        self._zookeeper_child = None
-
-    def _leave_children(self) -> None:
-        """Have those that run on for others not be missed: Python warns of a process nobody waited for."""
-        zookeeper = self._zookeeper_child.child if self._zookeeper_child is not None else None
-        left = [*self._children.values(), self._guardian, zookeeper]
-        for child in left:
-            if child is not None and child.poll() is None:
-                child.returncode = 0
-        self._children.clear()
-        for broker_id in list(self._held_ports):
-            self._let_port_go(broker_id)
-        self._zookeeper_child = None
+        if (spec := self.files.load()) is not None:
+            self._processes.end_all(spec, self._zookeeper(spec), gentle=gentle)
 
     @contextlib.contextmanager
     def _storage_errors(self) -> Iterator[None]:

@@ -43,6 +43,11 @@ class ClusterSpec:
     certificate_ports: dict[int, int] = field(default_factory=dict)
     zookeeper_tls_port: int | None = None
 
+    def all_ports(self) -> list[int]:
+        """Return each port where something of it listens."""
+        brokers = (*self.ports.values(), *self.certificate_ports.values())
+        return [port for port in (self.zookeeper_port, self.zookeeper_tls_port, *brokers) if port is not None]
+
 
 _REPLICA = re.compile(r".+-\d+")
 _USERS, _TEMPORARY = "users", "temporary"

@@ -9,8 +9,11 @@ import contextlib
 import random
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from kafkatool.core.errors import RefusedError
 
 HOST = "127.0.0.1"
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -23,6 +26,17 @@ def is_free(port: int) -> bool:
     """Tell whether nobody has it."""
     with socket.socket() as s:
         return _bound(s, port)
+
+
+def require_free(port: int, what: str, *, patience_ms: int = 0) -> None:
+    """Wait that long for the port to be free. Raises RefusedError, which says for ``what`` it is."""
+    deadline = time.monotonic() + patience_ms / 1000
+    while not is_free(port):
+        if time.monotonic() >= deadline:
+            raise RefusedError(
+                f"port {port} for {what} is taken on {HOST}: end what listens there or name another port"
+            )
+        time.sleep(0.02)
 
 
 def hold(port: int) -> socket.socket | None:

@@ -50,6 +50,14 @@ def find(program: str, marker: Path) -> psutil.Process | None:
     return None
 
 
+def lives(process: psutil.Process) -> bool:
+    """Tell whether it runs still; a zombie does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
 def end(*running: psutil.Process, gentle: bool, timeout_ms: int = 60_000) -> None:
     """Send SIGTERM to all and, past ``timeout_ms``, SIGKILL; or SIGKILL at once. Return when they are gone."""
     for process in running:

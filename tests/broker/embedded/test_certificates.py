@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from kafkatool.broker.embedded.certificates import Authority, Certificate, broker_names
+from kafkatool.broker.embedded.secured.certificates import Authority, Certificate, broker_names
 
 PASSWORD = "store-secret"
 

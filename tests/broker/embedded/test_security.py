@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.broker.embedded.security import ClusterSecurity
+from kafkatool.broker.embedded.secured.security import ClusterSecurity
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.java import find_java

@@ -12,7 +12,7 @@ import pytest
 
 from kafkatool.broker.administration.acls import AclAdmin
 from kafkatool.broker.administration.users import Upsertion, UserAdmin, is_loopback
-from kafkatool.broker.embedded.certificates import Authority
+from kafkatool.broker.embedded.secured.certificates import Authority
 from kafkatool.broker.handlers.call import load_handlers
 from kafkatool.broker.handlers.dispatch import Dispatcher
 from kafkatool.broker.runtime.timer import Timer

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkatool.broker.embedded.certificates import Authority
+from kafkatool.broker.embedded.secured.certificates import Authority
 
 
 @pytest.fixture(scope="module")

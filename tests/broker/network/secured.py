@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kafkatool.broker.embedded.certificates import Authority, broker_names
+from kafkatool.broker.embedded.secured.certificates import Authority, broker_names
 from kafkatool.broker.handlers import api_versions
 from kafkatool.broker.network.request_channel import Request
 from kafkatool.broker.network.socket_server import SocketServer

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kafkatool.broker.embedded.certificates import Authority
+from kafkatool.broker.embedded.secured.certificates import Authority
 from kafkatool.broker.network.request_channel import Request
 from kafkatool.broker.network.socket_server import SocketServer
 from tests.broker.network.raw_client import RawClient, echo, frame, wait_until

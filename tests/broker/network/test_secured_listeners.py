@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.broker.embedded.certificates import Authority, broker_names
+from kafkatool.broker.embedded.secured.certificates import Authority, broker_names
 from kafkatool.broker.network.request_channel import Request
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.security import scram

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.broker.embedded.certificates import Authority, Certificate, broker_names
+from kafkatool.broker.embedded.secured.certificates import Authority, Certificate, broker_names
 from kafkatool.broker.handlers import api_versions
 from kafkatool.broker.security.listeners import (
     ListenerSecurity,

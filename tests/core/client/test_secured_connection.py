@@ -7,7 +7,7 @@ from time import monotonic
 
 import pytest
 
-from kafkatool.broker.embedded.certificates import Authority
+from kafkatool.broker.embedded.secured.certificates import Authority
 from kafkatool.broker.network.request_channel import Request
 from kafkatool.core.client import connection as module
 from kafkatool.core.client.connection import Connection

@@ -17,7 +17,7 @@ from kafkatool.core.errors import RefusedError
 from kafkatool.core.security.credential_files import make_private_directory, write_credential_file
 
 if TYPE_CHECKING:
-    from kafkatool.broker.embedded.certificates import Certificate
+    from kafkatool.broker.embedded.secured.certificates import Certificate
     from kafkatool.core.security.client_security import ClientSecurity
     from kafkatool.core.security.scram import Credential
     from kafkatool.core.security.zookeeper_security import ZooKeeperSecurity
@@ -99,7 +99,7 @@ class ClusterSecurity:
             self._write_client_files(user)
 
     def _make_certificates(self) -> None:
-        from kafkatool.broker.embedded.certificates import Authority, broker_names
+        from kafkatool.broker.embedded.secured.certificates import Authority, broker_names
 
         store = self._keep_password(_STORE)
         authority = Authority.open(self.directory)
@@ -238,7 +238,7 @@ class ClusterSecurity:
         self, subject: str, *, expired: bool, authority: str | None, names: tuple[str, ...]
     ) -> "Certificate":
         """Make a certificate for a client, or a bad one; ``authority``: another than the cluster's."""
-        from kafkatool.broker.embedded.certificates import Authority
+        from kafkatool.broker.embedded.secured.certificates import Authority
 
         if not self.has_certificates:
             raise RefusedError(f"a cluster with security={self.protocol.lower()!r} takes no certificates")
