@@ -1,12 +1,9 @@
 """Slips of who asks for a cluster or a fault: refused at once, with what was probably meant; of others nobody would hear."""
 
 import difflib
-import re
 from collections.abc import Iterable, Mapping
 
 from kafkatool.core.errors import RefusedError
-
-_OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?P<property>.+)")
 
 
 def meant(name: object, known: Iterable[str]) -> str:
@@ -23,12 +20,13 @@ def require_number(name: str, value: object, *, least: int) -> None:
 
 def refuse_unknown(options: Iterable[str]) -> None:
     """Raise RefusedError for a broker option that no broker reads: a test with a misspelt one tests something else."""
-    from kafkatool.broker.settings.config import BrokerConfig  # here: to load it takes a tenth of a one-broker start
+    # Here: to load them takes a tenth of a one-broker start.
+    from kafkatool.broker.settings.config import BrokerConfig
+    from kafkatool.broker.settings.listeners import is_read_of_one_listener
 
     known = BrokerConfig.property_names()
     for name in options:
-        of_one_listener = _OF_LISTENER.fullmatch(name)
-        if name not in known and not (of_one_listener and of_one_listener["property"] in known):
+        if name not in known and not is_read_of_one_listener(name):
             raise RefusedError(f"no broker option {name}{meant(name, known)}")
 
 

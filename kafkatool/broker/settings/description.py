@@ -5,13 +5,12 @@ Source: Kafka 2.3.1 server/AdminManager.scala (describeConfigs), server/KafkaSer
 
 import dataclasses
 import enum
-import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, get_origin, get_type_hints
 
 from kafkatool.broker.settings.config import COARSER, NO_LIMIT, BrokerConfig
 from kafkatool.broker.settings.documentation import LONGS, MEANINGS, SHORTS, ConfigType
-from kafkatool.broker.settings.listeners import LISTENER_PROPERTIES
+from kafkatool.broker.settings.listeners import LISTENER_PROPERTIES, is_read_of_one_listener
 from kafkatool.core.model.topic_configs import CONFIGS, MESSAGE_FORMAT_VERSION
 from kafkatool.core.model.values import Endpoint
 
@@ -100,7 +99,6 @@ DYNAMIC_SETTINGS: Final = frozenset(BROKER_NAMES.values()) | {
 }
 """Settings that a broker takes over while it runs, from its own node or from the one of all brokers (KIP-226)."""
 
-_OF_ONE_LISTENER: Final = re.compile(r"^listener\.name\.[^.]+\.")
 _SECRETS: Final = (
     *(".password", "sasl.jaas.config", "password.encoder.secret"),
     *("ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.truststore.certificates"),
@@ -188,7 +186,7 @@ def _given(name: str, value: str) -> Setting:
 
 def _is_known(name: str) -> bool:
     """Tell whether a broker reads a property that is no setting of ``BrokerConfig``: a listener's, or ZooKeeper's login."""
-    return _OF_ONE_LISTENER.sub("", name) in _READ or name.startswith("zookeeper.ssl.")
+    return name in _READ or is_read_of_one_listener(name) or name.startswith("zookeeper.ssl.")
 
 
 def is_secret(name: str) -> bool:

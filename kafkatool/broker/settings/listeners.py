@@ -14,6 +14,9 @@ from kafkatool.core.model.values import Endpoint
 log = logging.getLogger(__name__)
 
 _PREFIX = "listener.name."
+_LISTENER = re.compile(  # a login is also told by mechanism
+    r"listener\.name\.[^.]+\.(?:(?:plain|scram-sha-(?:256|512))\.(?=sasl\.jaas\.config$))?"
+)
 _LISTENER = re.compile(r"(?P<name>[^:/]+)://(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^\[\]:]*)):(?P<port>\d+)")
 DEFAULT_PROTOCOL_MAP = {name: name for name in SECURITY_PROTOCOLS}
 
@@ -148,6 +151,15 @@ LISTENER_PROPERTIES = frozenset(
     }
 )
 """What a listener takes from its own properties, else from those of all; DescribeConfigs tells no secret of it."""
+
+_LOGINS = frozenset(f"{mechanism}.sasl.jaas.config" for mechanism in ("plain", "scram-sha-256", "scram-sha-512"))
+
+
+def is_read_of_one_listener(name: str) -> bool:
+    """Tell whether the property is told of one listener, and is one that a listener takes: a login for each mechanism."""
+    rest = name.removeprefix(_PREFIX)
+    return rest != name and rest.partition(".")[2] in LISTENER_PROPERTIES | _LOGINS
+
 
 _REFUSED = ("principal.builder.class", "ssl.engine.factory.class", "sasl.kerberos.principal.to.local.rules")
 

@@ -17,6 +17,10 @@ from kafkatool.core.errors import RefusedError
         (None, "adjust(1, ...) returned None: a dict is wanted"),
         ("num.io.threads=2", "returned 'num.io.threads=2': a dict is wanted"),
         ({"num.io.thread": "2"}, "no broker option num.io.thread: did you mean num.io.threads?"),
+        (
+            {"listener.name.ssl.plain.ssl.client.auth": "none"},
+            "no broker option listener.name.ssl.plain.ssl.client.auth",
+        ),
         ({"num.io.threads": 2}, "returned 'num.io.threads': 2: properties are texts"),
     ],
 )
@@ -27,7 +31,13 @@ def test_what_adjust_cannot_mean_is_refused(made: Any, words: str) -> None:
 
 def test_what_adjust_returns_is_had_besides() -> None:
     before = {"broker.id": "1", "kt.fault.socket": "there"}
-    for made in ({}, {"listener.name.ssl.ssl.client.auth": "none"}, {"kt.fault.socket": "elsewhere"}):
+    of_one_mechanism = "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config"
+    for made in (
+        {},
+        {"listener.name.ssl.ssl.client.auth": "none"},
+        {of_one_mechanism: "Login required;"},
+        {"kt.fault.socket": "elsewhere"},
+    ):
         assert require_properties(1, made, before) == made
 
 
