@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kafkatool.core.errors import ConfigError
+from kafkatool.core.errors import ConfigError, ZooKeeperRefusedError
 
 if TYPE_CHECKING:  # every session knows these values; who has no login starts without all else
     import ssl
 
     from kafkatool.core.security.credential_files import CredentialFile
-    from kafkatool.core.security.jaas import Section
+    from kafkatool.core.security.jaas import LoginModule, Section
+    from kafkatool.core.security.kerberos import Tickets
     from kafkatool.core.security.secret import Secret
 
 DIGEST_MD5: Final = "DIGEST-MD5"
@@ -52,7 +53,10 @@ _CAMEL: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperLogin:
-    """A login by SASL, or by ZooKeeper's own scheme digest. ``source`` is where it was told."""
+    """A login by SASL, or by ZooKeeper's own scheme digest. ``source`` is where it was told.
+
+    With ``tickets`` it is by GSSAPI: the user is a principal with its realm, the password empty.
+    """
 
     scheme: str
     user: str
@@ -60,6 +64,7 @@ class ZooKeeperLogin:
     source: str
     mechanism: str = DIGEST_MD5
     service: str = "zookeeper"
+    tickets: "Tickets | None" = None
 
     @property
     def zookeeper_id(self) -> str:
@@ -127,7 +132,7 @@ OPEN: Final = ZooKeeperSecurity()
 def read_zookeeper_security(
     *, auth_file: str | None = None, tls_file: str | None = None, java_options: str = ""
 ) -> ZooKeeperSecurity:
-    """Read what the files say, else what ``java_options``, KAFKA_OPTS, name. Raises ConfigError."""
+    """Read what the files say, else what ``java_options``, KAFKA_OPTS, name. Raises ConfigError, ZooKeeperRefusedError."""
     if auth_file is None and tls_file is None and not java_options:
         return OPEN
     system = _system_properties(java_options)
@@ -224,8 +229,8 @@ def _login_of_file(path: Path, system: Mapping[str, str], notes: list[str]) -> Z
         section = _sections(file.text, str(path)).get(name)
         if section is None:
             raise ConfigError(f"{path}: no section {name}")
-        return _login_of_section(section, f"{path}, section {name}", system)
-    return _login_of_properties(_properties(file.text), path)
+        return _login_of_section(section, f"{path}, section {name}", system, notes)
+    return _login_of_properties(_properties(file.text), path, notes)
 
 
 def _login_of_java(system: Mapping[str, str], notes: list[str]) -> ZooKeeperLogin | None:
@@ -245,10 +250,10 @@ def _login_of_java(system: Mapping[str, str], notes: list[str]) -> ZooKeeperLogi
     notes += file.notes
     if system.get("zookeeper.sasl.client", "true").lower() == "false":
         raise ConfigError(f"KAFKA_OPTS: zookeeper.sasl.client=false, but {path} has a section {name}")
-    return _login_of_section(section, f"KAFKA_OPTS ({path}, section {name})", system)
+    return _login_of_section(section, f"KAFKA_OPTS ({path}, section {name})", system, notes)
 
 
-def _login_of_section(section: "Section", source: str, system: Mapping[str, str]) -> ZooKeeperLogin:
+def _login_of_section(section: "Section", source: str, system: Mapping[str, str], notes: list[str]) -> ZooKeeperLogin:
     if not section:
         raise ConfigError(f"{source}: no login module in it")
     module = section[0]
@@ -259,20 +264,37 @@ def _login_of_section(section: "Section", source: str, system: Mapping[str, str]
         return ZooKeeperLogin("sasl", user, password, source)
     if module.name == _KERBEROS_MODULE:
         service = system.get("zookeeper.sasl.client.username", "zookeeper")
-        return _kerberos(module.option("principal") or "", source, service)
+        return _login_of_krb5_module(module, source, service, notes)
     raise ConfigError(
         f"{source}: login module {module.name} is not served; there are {_DIGEST_MODULE}, {_KERBEROS_MODULE}"
     )
 
 
-def _login_of_properties(given: Mapping[str, str], path: Path) -> ZooKeeperLogin:
+def _login_of_krb5_module(module: "LoginModule", source: str, service: str, notes: list[str]) -> ZooKeeperLogin:
+    """Read the options of Java's module; one that would have it ask for a password is refused."""
+
+    def is_on(option: str) -> bool:
+        return (module.option(option) or "").lower() == "true"
+
+    _look_for_gssapi(source)
+    keytab = module.option("keyTab") if is_on("useKeyTab") else None
+    cache = (module.option("ticketCache") or "") if is_on("useTicketCache") else None
+    if keytab is None and cache is None:
+        raise ConfigError(f"{source}: it has neither useTicketCache=true nor useKeyTab=true with a keyTab")
+    return _kerberos(module.option("principal") or "", keytab, cache, source, service, notes)
+
+
+def _login_of_properties(given: Mapping[str, str], path: Path, notes: list[str]) -> ZooKeeperLogin:
     if unknown := sorted(given.keys() - _KEYS):
         raise ConfigError(f"{path}: unknown {', '.join(unknown)}; there are {', '.join(sorted(_KEYS))}")
     scheme, mechanism = given.get("scheme", "sasl"), given.get("mechanism", DIGEST_MD5)
     if scheme not in ("sasl", "digest"):
         raise ConfigError(f"{path}: scheme={scheme}: there are sasl, digest")
     if scheme == "sasl" and mechanism == GSSAPI:
-        return _kerberos(given.get("principal", ""), str(path), given.get("service", "zookeeper"))
+        _look_for_gssapi(str(path))
+        keytab = given.get("keytab")
+        cache = "" if keytab is None else None
+        return _kerberos(given.get("principal", ""), keytab, cache, str(path), given.get("service", "zookeeper"), notes)
     if mechanism != DIGEST_MD5:
         raise ConfigError(f"{path}: mechanism={mechanism}: there are {DIGEST_MD5}, {GSSAPI}")
     from kafkatool.core.security.secret import Secret
@@ -285,12 +307,30 @@ def _login_of_properties(given: Mapping[str, str], path: Path) -> ZooKeeperLogin
     return ZooKeeperLogin(scheme, given["username"], password, str(path))
 
 
-def _kerberos(principal: str, source: str, service: str) -> ZooKeeperLogin:
-    """Return a login with the ticket of the cache."""
+def _look_for_gssapi(source: str) -> None:
     try:
-        import kerberos  # type: ignore[import-not-found,unused-ignore]  # noqa: F401  # what pure-sasl asks for
-    except ImportError as e:
+        import gssapi  # noqa: F401
+    except ModuleNotFoundError as e:
         raise ConfigError(f"{source}: GSSAPI needs the extra: pip install 'kafka-kt[kerberos]'") from e
+    except ImportError as e:
+        raise ConfigError(f"{source}: GSSAPI needs the machine's Kerberos library: {e}") from e
+
+
+def _kerberos(
+    principal: str, keytab: str | None, cache: str | None, source: str, service: str, notes: list[str]
+) -> ZooKeeperLogin:
+    """Return a login by tickets. Raises ConfigError, ZooKeeperRefusedError where the cache has no ticket."""
+    from kafkatool.core.security.kerberos import Tickets, whole_name
     from kafkatool.core.security.secret import Secret
 
-    return ZooKeeperLogin("sasl", principal, Secret(""), source, mechanism=GSSAPI, service=service)
+    if keytab is not None:
+        keytab = keytab.removeprefix("FILE:")
+        if not principal:
+            raise ConfigError(f"{source}: principal is missing: {keytab} may have keys of several")
+        notes += _read(Path(keytab), encoding="latin-1").notes
+    tickets = Tickets(keytab, cache)
+    try:
+        user = whole_name(principal) if principal else tickets.owner()
+    except ZooKeeperRefusedError as e:
+        raise ZooKeeperRefusedError(f"no login to ZooKeeper by {source}: {e}") from e
+    return ZooKeeperLogin("sasl", user, Secret(""), source, GSSAPI, service, tickets)

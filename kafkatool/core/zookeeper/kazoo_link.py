@@ -35,7 +35,7 @@ from kazoo.security import ACL, Id
 
 from kafkatool.core import errors
 from kafkatool.core.security.handshake import shake_hands, why_no_tls
-from kafkatool.core.security.zookeeper_security import GSSAPI, OPEN, ZooKeeperSecurity
+from kafkatool.core.security.zookeeper_security import OPEN, ZooKeeperSecurity
 from kafkatool.core.zookeeper.acls import OPEN_NODES, Acl, NodeAcls
 from kafkatool.core.zookeeper.bulk_reads import BulkRead, NodeRead, NodesRead, Outcome, is_used_up, take_answers
 from kafkatool.core.zookeeper.connect_string import split_connect
@@ -500,6 +500,8 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
         assert login is not None
         if isinstance(error, _NoAnswerError):
             return f"ZooKeeper at {host}:{port} does not answer a login: has it SASL?"
+        if isinstance(error.__cause__, errors.ZooKeeperRefusedError):  # it did not come to an answer of the server's
+            return f"no login to ZooKeeper at {host}:{port} as {login.user}: {error.__cause__}: check {login.source}"
         how = f"{login.user} (SASL {login.mechanism})" if login.scheme == "sasl" else f"{login.user} ({login.scheme})"
         return f"ZooKeeper at {host}:{port} refused the login of {how}: check {login.source}"
 
@@ -618,15 +620,20 @@ class _NoAnswerError(kz.AuthFailedError):  # type: ignore[misc]  # kazoo has no 
     """The server does not answer a token."""
 
 
-def _sasl_options(security: ZooKeeperSecurity) -> Mapping[str, str] | None:
+def _sasl_options(security: ZooKeeperSecurity) -> Mapping[str, Any] | None:
     """Return what kazoo's login takes."""
     login = security.login
     if login is None or login.scheme != "sasl":
         return None
     options = {"mechanism": login.mechanism, "service": login.service}
-    if login.mechanism == GSSAPI:
-        return options | ({"principal": login.user} if login.user else {})
-    return options | {"username": login.user, "password": login.password.reveal()}
+    if login.tickets is None:
+        return options | {"username": login.user, "password": login.password.reveal()}
+    from puresasl import mechanisms
+
+    from kafkatool.core.security.kerberos import GssapiMechanism
+
+    mechanisms.mechanisms[login.mechanism] = GssapiMechanism  # its own knows no keytab, and an older library
+    return options | {"principal": login.user, "tickets": login.tickets}
 
 
 class _WakeUp:

@@ -223,7 +223,7 @@ def test_no_setting_variable_or_flag_is_a_password(place: Path) -> None:
 def test_a_login_file_that_cannot_serve_is_wrong_usage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, told: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, "kerberos", None)
+    monkeypatch.setitem(sys.modules, "gssapi", None)
     file = written(tmp_path / "login", text)
     refused = topics(NOBODY, "--zk-auth-file", file)  # nobody is asked there
     assert (refused.exit_code, refused.stdout, refused.stderr) == (2, "", f"kt: {file}{told}\n")
@@ -264,7 +264,7 @@ def test_what_logins_and_stores_need_is_imported_where_they_are_used_alone() -> 
         [sys.executable, "-c", watch + program], capture_output=True, text=True, timeout=300, check=False, env=own
     )
     assert "'kazoo'" in done.stdout, done.stderr
-    for library in ("cryptography", "jks", "kerberos"):  # puresasl comes with kazoo, which looks whether it is there
+    for library in ("cryptography", "jks", "gssapi"):  # puresasl comes with kazoo, which looks whether it is there
         assert f"'{library}'" not in done.stdout
 
 
