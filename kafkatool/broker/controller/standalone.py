@@ -6,11 +6,12 @@ ZooKeeper do their work), and a broker that stops finds nobody to move its leade
 """
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
 from kafkatool.broker.controller.controller import Controller
+from kafkatool.broker.controller.hearing import check_heard, check_may_rule
 from kafkatool.broker.controller.unclean_default import NAME as UNCLEAN
 from kafkatool.broker.controller.unclean_default import ask_brokers
 from kafkatool.broker.registration.controlled_stop import LONGEST_WITHOUT_ZOOKEEPER_MS
@@ -18,15 +19,23 @@ from kafkatool.broker.registration.registration import generate_broker_id
 from kafkatool.broker.registration.zookeeper_login import node_acls, session_security
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
-from kafkatool.core.client.connection import Connection
-from kafkatool.core.errors import BrokerUnreachableError, RefusedError, StartGivenUpError, ZooKeeperError
-from kafkatool.core.model.values import BrokerInfo, join_ids
+from kafkatool.core.errors import RefusedError, StartGivenUpError, ZooKeeperError
+from kafkatool.core.model.values import join_ids
 from kafkatool.core.security.zookeeper_security import OPEN, ZooKeeperSecurity
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import BrokersZnode
+from kafkatool.core.zookeeper.znodes import BrokersZnode, TopicsZnode
 
-_TIMEOUT_MS = 10_000
+
+def controller_config(properties: Mapping[str, str]) -> BrokerConfig:
+    """Read the settings of a controller beside the brokers, from server.properties' names and texts. Raises ConfigError.
+
+    Where they name no listener, as they need not, one stands for the kind that the brokers are to be told at (SEC-39).
+    """
+    name = properties.get("inter.broker.listener.name") or properties.get("security.inter.broker.protocol")
+    if name and "listeners" not in properties:
+        properties = {**properties, "listeners": f"{name}://127.0.0.1:9092"}
+    return BrokerConfig.from_properties(properties)
 
 
 class StandaloneController:
@@ -43,7 +52,7 @@ class StandaloneController:
 
         ``broker_id`` None: a number that no broker ever gets (Z-11); ``broker.id`` is not read.
         """
-        self._config = config = config if isinstance(config, BrokerConfig) else BrokerConfig.from_properties(config)
+        self._config = config = config if isinstance(config, BrokerConfig) else controller_config(config)
         security = session_security(config.properties, zookeeper_login)
         acls = node_acls(config.properties, security)
         self._zookeeper = ZooKeeper(
@@ -137,40 +146,10 @@ class StandaloneController:
                 f"brokers {join_ids(too_new, ', ')} have inter.broker.protocol.version 2.7 or newer: they leave "
                 "changes of the ISR to the controller, and this one does not serve them; 2.6 is the newest it can rule"
             )
-        self._check_heard(brokers.values())
+        security, listener = self._config.inter_broker_security, self._config.inter_broker_listener_name
+        client_id = f"controller-{self.broker_id}"
+        check_may_rule(self._zookeeper, self._zookeeper.children(TopicsZnode.PATH) or ())
+        check_heard(brokers.values(), listener, security, client_id=client_id)
         if not self._config.properties.get(UNCLEAN, "").strip():
-            allowed = ask_brokers(
-                brokers.values(),
-                self._config.inter_broker_listener_name,
-                self._config.inter_broker_security,
-                client_id=f"controller-{self.broker_id}",
-            )
+            allowed = ask_brokers(brokers.values(), listener, security, client_id=client_id)
             self._config = dataclasses.replace(self._config, unclean_leader_election_enable=allowed)
-
-    def _check_heard(self, brokers: Collection[BrokerInfo]) -> None:
-        """Refuse where no broker can be told anything: the one who rules now would be deposed for nothing (SEC-39)."""
-        listener = self._config.inter_broker_listener_name
-        failures = []
-        for broker in brokers:
-            endpoint = broker.endpoint(listener)
-            if endpoint is None:
-                there = ", ".join(f"{e.listener} ({e.protocol})" for e in broker.endpoints)
-                failures.append(f"broker {broker.id} has no listener {listener} but {there}")
-                continue
-            try:
-                Connection(
-                    endpoint.host,
-                    endpoint.port,
-                    client_id=f"controller-{self.broker_id}",
-                    timeout_ms=_TIMEOUT_MS,
-                    security=self._config.inter_broker_security,
-                ).close()
-                return
-            except BrokerUnreachableError as e:
-                failures.append(f"broker {broker.id}: {e}")
-        if failures:
-            raise RefusedError(
-                f"no broker could be told anything: {'; '.join(failures)}",
-                now="give the brokers' inter.broker.listener.name or security.inter.broker.protocol, and their login, "
-                "by --config or -o",
-            )

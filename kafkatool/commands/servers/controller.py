@@ -66,13 +66,12 @@ def start(
     zookeeper: str, broker_id: int | None, path: Path | None, overrides: dict[str, str], take_over: bool, log_dir: Path
 ) -> None:
     """Start a controller in the foreground."""
-    from kafkatool.broker.controller.standalone import StandaloneController
+    from kafkatool.broker.controller.standalone import StandaloneController, controller_config
     from kafkatool.broker.runtime.gc_pause import allow_gc_pauses
-    from kafkatool.broker.settings.config import BrokerConfig
     from kafkatool.core.java_properties import load_properties
 
     properties = {**(load_properties(path) if path else {}), "kt.log.dir": str(log_dir), **overrides}
-    config = BrokerConfig.from_properties({**properties, "zookeeper.connect": zookeeper})
+    config = controller_config({**properties, "zookeeper.connect": zookeeper})
     log_to_stderr()
     allow_gc_pauses()
     log_controller_to(config.own_log_dir / "controller.log")

@@ -1,5 +1,6 @@
 """A controller without a broker, on a real ZooKeeper: whose place it takes, what it refuses, what it says to whom."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -7,9 +8,9 @@ import pytest
 
 from kafkatool.broker.controller.standalone import StandaloneController
 from kafkatool.broker.settings.config import BrokerConfig
-from kafkatool.core.errors import RefusedError
+from kafkatool.core.errors import NoPermissionError, RefusedError
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
-from kafkatool.core.protocol.messages import describe_configs
+from kafkatool.core.protocol.messages import describe_configs, stop_replica
 from kafkatool.core.protocol.messages.api_versions import ApiVersionsResponseKey
 from kafkatool.core.protocol.messages.describe_configs import (
     DescribeConfigsEntry,
@@ -17,6 +18,9 @@ from kafkatool.core.protocol.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkatool.core.zookeeper.acls import ALL_RIGHTS, READ, Acl
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import (
     BrokersZnode,
@@ -136,6 +140,61 @@ def test_nobody_is_deposed_where_no_broker_would_hear_it(
     with pytest.raises(RefusedError, match=f"no broker could be told anything: broker 1.* {told}"):
         alone.start(take_over=True)
     assert rules(base) == 1
+
+
+@pytest.mark.spec("SEC-39")
+@pytest.mark.parametrize("one_obeys", [False, True])
+def test_who_may_not_tell_brokers_what_to_do_deposes_nobody(
+    base: ZooKeeper, alone: StandaloneController, caplog: pytest.LogCaptureFixture, one_obeys: bool
+) -> None:
+    """Each is asked; where one obeys, those that do not are warned of."""
+    base.create(ControllerZnode.PATH, ControllerZnode.encode(1, 0), ephemeral=True)
+    made = [StubBroker(), StubBroker(), StubBroker()]
+    with contextlib.ExitStack() as stack:
+        for number, broker in enumerate(made, 1):
+            stack.callback(broker.close)
+            code = (
+                ErrorCode.STALE_CONTROLLER_EPOCH
+                if one_obeys and number == 3
+                else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            )
+            broker.answers[stop_replica.API.key] = StopReplicaResponse(error_code=code, partitions=[])
+            register(base, number, broker.port)
+        if not one_obeys:
+            with pytest.raises(RefusedError, match=r"broker 1: .* lacks ClusterAction.*; broker 2.*; broker 3"):
+                alone.start(take_over=True)
+            assert rules(base) == 1
+        else:
+            alone.start(take_over=True)
+            assert rules(base) == 900
+            warned = [m for m in caplog.messages if m.endswith("it will not hear this controller")]
+            assert [m.partition(":")[0] for m in warned] == ["broker 1", "broker 2"]
+        for broker in made:
+            first = broker.requests[0]
+            assert first == (
+                0,
+                StopReplicaRequest(controller_id=-1, controller_epoch=0, delete_partitions=False, partitions=[]),
+            )
+
+
+@pytest.mark.spec("SEC-39", "SEC-25")
+@pytest.mark.parametrize(
+    "lacking", ["/brokers/topics/t", "/brokers/topics/t/partitions/0/state", "/controller_epoch", "/"]
+)
+def test_who_may_not_write_what_a_controller_writes_deposes_nobody(
+    base: ZooKeeper, alone: StandaloneController, lacking: str
+) -> None:
+    base.create(ControllerZnode.PATH, ControllerZnode.encode(1, 0), ephemeral=True)
+    base.create(ControllerEpochZnode.PATH, ControllerEpochZnode.encode(7))
+    base.create(TopicZnode.path("t"), TopicZnode({0: (1,)}).encode())
+    state = PartitionStateZnode.encode(LeaderAndIsr(1, 0, (1,), 0))
+    base.create(PartitionStateZnode.path(TopicPartition("t", 0)), state, make_parents=True)
+    base.set_acls(lacking, [Acl(READ, "world", "anyone"), Acl(ALL_RIGHTS, "digest", "ops:x")])
+    with pytest.raises(NoPermissionError):
+        alone.start(take_over=True)
+    assert rules(base) == 1
+    epoch = base.get(ControllerEpochZnode.PATH)
+    assert epoch is not None and ControllerEpochZnode.decode(epoch.data) == 7
 
 
 def test_the_id_of_a_broker_is_refused(base: ZooKeeper, alone: StandaloneController) -> None:
