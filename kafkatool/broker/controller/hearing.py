@@ -11,8 +11,7 @@ from kafkatool.core.model.values import BrokerInfo, TopicPartition
 from kafkatool.core.protocol.messages import stop_replica
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.security.client_security import ClientSecurity
-from kafkatool.core.zookeeper.operations import ANY_VERSION
-from kafkatool.core.zookeeper.session import Create, Delete, Op, SetData, ZooKeeper
+from kafkatool.core.zookeeper.session import ANY_VERSION, Create, Delete, Op, SetData, ZooKeeper
 from kafkatool.core.zookeeper.znodes import ControllerEpochZnode, ControllerZnode, PartitionStateZnode, TopicZnode
 
 log = logging.getLogger(__name__)
