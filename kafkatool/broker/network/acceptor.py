@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kafkatool.broker.network.admission import ConnectionQuotas, PendingLogins, Places
-from kafkatool.broker.network.connection import Connection
+from kafkatool.broker.network.connection import Connection, host_of
 from kafkatool.broker.network.encrypted import EncryptedConnection
-from kafkatool.broker.network.processor import Processor
+from kafkatool.broker.network.processor import PeerLines, Processor
 from kafkatool.broker.network.request_memory import RequestMemory
 from kafkatool.broker.runtime.file_limit import first_not_for_connections
 from kafkatool.broker.security.listeners import ListenerSecurity
@@ -60,6 +60,7 @@ class Acceptor:
         pending: PendingLogins,
         places: Places,
         memory: RequestMemory | None,
+        failures: PeerLines,
     ) -> None:
         self._rotation = itertools.cycle(processors)
         self._rotation_lock = threading.Lock()
@@ -70,6 +71,7 @@ class Acceptor:
         self._pending = pending
         self._places = places
         self._memory = memory
+        self._failures = failures
         self._socket = _listen(endpoint)
         if (
             config.socket_receive_buffer_bytes != -1
@@ -130,7 +132,7 @@ class Acceptor:
 
     def _accept(self) -> None:
         try:
-            sock, _ = self._socket.accept()
+            sock, name = self._socket.accept()
         except BlockingIOError:
             return
         except OSError as e:
@@ -138,14 +140,17 @@ class Acceptor:
                 log.error("listener %s cannot accept: %s", self.endpoint.listener, e)
                 self._stopping.wait(_PAUSE_S)
             return
+        host = host_of(name)
         try:
-            self._hand_out(sock)
+            self._hand_out(sock, host)
+        except OSError as e:  # mostly it is gone already, which its peer may have as often as it likes
+            self._failures.info("listener %s: a connection from %s is gone: %s", self.endpoint.listener, host, e)
+            sock.close()
         except Exception:  # an error of one connection ends that one alone (BRK-7)
             log.exception("a connection to listener %s could not be set up", self.endpoint.listener)
             sock.close()
 
-    def _hand_out(self, sock: socket.socket) -> None:
-        host = str(sock.getpeername()[0])
+    def _hand_out(self, sock: socket.socket, host: str) -> None:
         if sock.fileno() >= first_not_for_connections():
             if not self._full:  # said once: they may come by the thousand
                 log.warning("closing connections, the first from %s: hardly any open files are left (ulimit -n)", host)
@@ -154,7 +159,7 @@ class Acceptor:
             return
         self._full = False
         if not self._quotas.admit(host):
-            log.info("closing a connection from %s: it has max.connections.per.ip already", host)
+            self._failures.info("closing a connection from %s: it has max.connections.per.ip already", host)
             sock.close()
             return
         with self._rotation_lock:

@@ -27,6 +27,7 @@ from kafkatool.core.protocol.codec.types import Chunk
 log = logging.getLogger(__name__)
 
 _TLS = b"\x16\x03"  # the first bytes of a handshake, as a length far above what is allowed
+_MAPPED = "::ffff:"
 _LENGTH = struct.Struct(">i")
 _FIRST_READ_BYTES = 4096  # most requests are smaller; of a larger one this much is copied once
 _FIRST_BODY_BYTES = 128 << 10  # a body starts with room for so much and grows as it comes
@@ -36,8 +37,15 @@ WRITE = select.EPOLLOUT | select.EPOLLONESHOT
 _MUTED = select.EPOLLONESHOT  # a hang-up is still told, but once only
 
 
+def host_of(name: object) -> str:
+    """Return the host of a socket's name: of who comes by IPv4 to a socket of IPv6 his address, as limits and logs have it."""
+    host = str(name[0] if isinstance(name, tuple) else name)
+    mapped = host.removeprefix(_MAPPED)
+    return host if ":" in mapped else mapped
+
+
 def _address(name: object) -> tuple[str, int]:
-    return (str(name[0]), int(name[1])) if isinstance(name, tuple) else (str(name), 0)
+    return host_of(name), int(name[1]) if isinstance(name, tuple) else 0
 
 
 class HandshakeError(ProtocolError):
@@ -248,7 +256,9 @@ class Connection:
             try:
                 self._write(outgoing)
             except OSError as e:
-                log.info("connection %s ended while it was answered: %s", self, e)
+                # How often it happens is chosen by the peer, and before a login that may be anybody.
+                tell = log.info if self.on_ready is None else log.debug
+                tell("connection %s ended while it was answered: %s", self, e)
                 self._end()
 
     def _write(self, outgoing: Outgoing) -> None:

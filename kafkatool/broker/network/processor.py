@@ -15,6 +15,7 @@ import os
 import select
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 
@@ -78,7 +79,8 @@ class Processor:
         self._on_close = on_close
         self._login_timeout_s = login_timeout_ms / 1000
         self._failure_delay_s = failure_delay_ms / 1000
-        self._unready: deque[tuple[float, Connection]] = deque()  # who is to log in, and until when; the oldest first
+        # Who is to log in, and until when; the oldest first. Weakly: who is gone must not hold what was read of it.
+        self._unready: deque[tuple[float, weakref.ref[Connection]]] = deque()
         self._failed: deque[tuple[float, Connection, list[Chunk] | None]] = deque()  # who is to be closed, and when
         self._failures = failures or PeerLines()
         self.epoll = select.epoll()
@@ -107,7 +109,7 @@ class Processor:
     def add(self, connection: Connection) -> None:
         """Take over a connection; called on the acceptor's thread."""
         if connection.on_ready is not None:
-            self._unready.append((time.monotonic() + self._login_timeout_s, connection))
+            self._unready.append((time.monotonic() + self._login_timeout_s, weakref.ref(connection)))
         self._connections[connection.fd] = connection
         connection.register()
 
@@ -251,9 +253,14 @@ class Processor:
     def _close_unready(self) -> None:
         """Close who is not ready in time, however many bytes have come (SEC-97)."""
         now = time.monotonic()
-        while self._unready and (self._unready[0][0] <= now or self._unready[0][1].on_ready is None):
-            _, connection = self._unready.popleft()
-            if connection.on_ready is not None:
+        while self._unready:
+            until, there = self._unready[0]
+            connection = there()
+            waits = connection is not None and connection.on_ready is not None
+            if waits and now < until:
+                return
+            self._unready.popleft()
+            if connection is not None and waits:
                 self._failures.too_late(connection, self._login_timeout_s * 1000)
                 self._close(connection)
 

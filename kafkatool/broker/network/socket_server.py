@@ -93,7 +93,8 @@ class SocketServer:
             security = self._security.get(endpoint.listener, OPEN)
             for_brokers = endpoint.listener == config.inter_broker_listener_name and len(config.listeners) > 1
             places = Places(security.max_connections, None if for_brokers else self._places)
-            make_processor = self._processors_of(endpoint.listener, places)
+            failures = PeerLines()
+            make_processor = self._processors_of(endpoint.listener, places, failures)
             processors = [make_processor(number) for number in range(config.num_network_threads)]
             thread_name = f"{self._name}-{endpoint.listener}-acceptor"
             acceptor = Acceptor(
@@ -107,13 +108,12 @@ class SocketServer:
                 pending=self._pending,
                 places=places,
                 memory=None if for_brokers else self._memory,  # followers and controller are always read
+                failures=failures,
             )
             self._listeners.append(_Listener(acceptor, processors, make_processor))
             log.info("listening on %s", acceptor.endpoint)
 
-    def _processors_of(self, listener: str, places: Places) -> Callable[[int], Processor]:
-        failures = PeerLines()
-
+    def _processors_of(self, listener: str, places: Places, failures: PeerLines) -> Callable[[int], Processor]:
         def make(number: int) -> Processor:
             return Processor(
                 f"{self._name}-{listener}-processor-{number}",

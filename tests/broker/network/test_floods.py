@@ -6,6 +6,7 @@ import random
 import socket
 import ssl
 import struct
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import psutil
 import pytest
 
 from kafkatool.broker.embedded.secured.certificates import Authority
+from kafkatool.broker.network.connection import Connection
 from kafkatool.broker.network.request_channel import Request
 from kafkatool.broker.network.socket_server import SocketServer
 from tests.broker.network.raw_client import RawClient, echo, frame, wait_until
@@ -219,3 +221,42 @@ def test_a_million_frames_before_the_login_leave_memory_and_descriptors_as_they_
         assert psutil.Process().memory_info().rss <= 1.05 * resident
         assert good.ask(METADATA) == METADATA
     assert not served
+
+
+@pytest.mark.spec("SEC-63", "SEC-96")
+def test_nothing_is_kept_of_who_left_before_his_login() -> None:
+    half_a_megabyte = struct.pack(">i", 524288) + bytes(524287)
+    with secured("SASL_PLAINTEXT") as server:
+        port = server.endpoints[0].port
+        stays = RawClient(port)  # the oldest that is waited for, as long as this test lasts
+        for _ in range(20):
+            leaves = RawClient(port)
+            leaves.socket.sendall(half_a_megabyte)
+            leaves.socket.shutdown(socket.SHUT_WR)
+            assert leaves.is_closed_by_server(), "all of it was read"
+            leaves.close()
+
+        def kept() -> int:
+            return sum(isinstance(one, Connection) and one.closed for one in gc.get_objects())
+
+        wait_until(lambda: kept() <= 1)  # the last that its processor had to do with
+        assert stays.ask(VERSIONS_0)
+        stays.close()
+
+
+@pytest.mark.spec("SEC-60")
+@pytest.mark.parametrize("most", ["2147483647", "0"], ids=["reset at once", "too many of an address"])
+def test_the_log_says_little_of_who_comes_and_goes(most: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "kafkatool.broker.network")
+    began, tries = time.monotonic(), 0
+    with secured("SASL_PLAINTEXT", max_connections_per_ip=most) as server:
+        before = len(caplog.records)
+        while tries < 200 or "more connections did not get in" not in caplog.text:
+            with socket.create_connection(("127.0.0.1", server.endpoints[0].port)) as peer:
+                peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # it ends with a reset
+                peer.sendall(frame(VERSIONS_0))
+            tries += 1
+        seconds = int(time.monotonic() - began) + 1
+        told = caplog.records[before:]
+    assert all(one.levelname == "INFO" for one in told), caplog.text
+    assert len(told) <= 2 * 10 * seconds  # with the counts of the others

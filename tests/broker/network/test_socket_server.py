@@ -671,8 +671,15 @@ def test_each_address_has_its_own_share_and_a_close_frees_one_slot_of_it() -> No
 
 
 @pytest.mark.spec("BRK-20", "SEC-95")
-def test_an_override_wins_over_the_cap() -> None:
-    limits = {"max_connections_per_ip": "0", "max_connections_per_ip_overrides": "localhost:1"}
+@pytest.mark.parametrize(
+    ("host", "overridden"), [("127.0.0.1", "localhost"), ("", "127.0.0.1")], ids=["IPv4", "IPv4 by a socket of IPv6"]
+)
+def test_an_override_wins_over_the_cap(host: str, overridden: str) -> None:
+    limits = {
+        "listeners": f"PLAINTEXT://{host}:0",
+        "max_connections_per_ip": "0",
+        "max_connections_per_ip_overrides": f"{overridden}:1",
+    }
     with serving(echo, (), **limits) as server, connected(server) as client:
         assert client.ask(b"1") == b"1"
         with connected(server) as excess:
