@@ -115,8 +115,19 @@ def groups(operation: Operation, field: str) -> Each:
 
 
 def on_controller(step: Each) -> Callable[[Any, Call], Any]:
-    """Ask it on the active controller; any other broker says first that it is none."""
-    return lambda request, call: step(request, call) if call.context.controller.is_active else request
+    """Ask it on the active controller; any other broker says that it is none, and does nothing.
+
+    It says so here: one that became controller before its handler looked would do what nobody was asked for.
+    """
+
+    def asked(request: Any, call: Call) -> Any:
+        if call.context.controller.is_active:
+            return step(request, call)
+        code, text = ErrorCode.NOT_CONTROLLER, "this broker is not the controller"
+        call.respond(error_reply(call.api.response, request, code, text))
+        return None
+
+    return asked
 
 
 def cluster(operation: Operation, *, with_text: bool = False) -> Whole:

@@ -38,7 +38,7 @@ _MUTED = select.EPOLLONESHOT  # a hang-up is still told, but once only
 
 
 def host_of(name: object) -> str:
-    """Return the host of a socket's name: of who comes by IPv4 to a socket of IPv6 his address, as limits and logs have it."""
+    """Return the host of a socket's name; of who comes by IPv4 to a socket of IPv6, as limits and logs have it."""
     host = str(name[0] if isinstance(name, tuple) else name)
     mapped = host.removeprefix(_MAPPED)
     return host if ":" in mapped else mapped

@@ -366,6 +366,30 @@ def test_what_is_permitted_beside_what_is_refused_is_served() -> None:
     assert sorted((t.name, t.error_code) for t in response.topics) == [("a", TOPIC), ("b", TOPIC), ("t", 0)]
 
 
+class Becoming:
+    """A controller that takes over between two looks at it."""
+
+    def __init__(self) -> None:
+        self._looks = 0
+
+    @property
+    def is_active(self) -> bool:
+        self._looks += 1
+        return self._looks > 1
+
+
+@pytest.mark.spec("SEC-84")
+@pytest.mark.parametrize(
+    ("key", "text"), [(19, "this broker is not the controller"), (20, None), (37, "this broker is not the controller")]
+)
+def test_who_becomes_controller_while_a_request_is_looked_at_does_nothing_unasked(key: int, text: str | None) -> None:
+    fields, _, refused = ROWS[key]
+    response = ask(key, fields, authorizer(), controller=Becoming())
+    items = response.topics if key != 37 else response.results
+    assert [(one.error_code, one.name) for one in items] == [(41, name) for _, name, *_ in refused]
+    assert all(getattr(one, "error_message", None) == text for one in items)
+
+
 @pytest.mark.spec("SEC-84")
 def test_a_topic_that_may_not_be_made_is_not_made_by_asking_for_it() -> None:
     rights = authorizer((ResourceType.TOPIC, "none", Operation.DESCRIBE))
