@@ -34,14 +34,15 @@ _TEXTS: Final = frozenset({12, 19, 20, 22, 27, 30})
 _ESCAPED: Final = ',=+<>#;"\\'
 _RULE = re.compile(r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?))\s*(?:,|$)")
 _CHOICES = re.compile(r"[*+?{|]")
-_NOT_PYTHON = re.compile(r"[*+?}]\+|\\[pP]\{|&&|\\[GQEXhHRvVzZ]")
+_NOT_PYTHON = re.compile(r"[*+?}]\+|\\[pP]\{|&&|\\[GQEXhHRvVzZ]|(?<!\\)\[(?:\\.|[^]\\[])*\[")
+_LINE_END = re.compile("[\n\r\x85\u2028\u2029]")
 _GROUP = re.compile(r"\$(\d)")
 _LONGEST_SUBJECT: Final = 8192  # characters
 _LONGEST_MATCH_S: Final = 0.05  # of processor time
 _MATCH_APART: Final = """
 import json, re, signal, sys
 pattern, subject = json.load(sys.stdin)
-compiled = re.compile(pattern)
+compiled = re.compile(pattern, re.ASCII)
 signal.setitimer(signal.ITIMER_VIRTUAL, float(sys.argv[1]))
 match = compiled.fullmatch(subject)
 print(json.dumps(match and [match[0], *match.groups()]))
@@ -134,9 +135,10 @@ def _groups_of(pattern: re.Pattern[str], subject: str) -> list[str | None] | Non
 
     With two or more choices to go back to, a match may take for ever; nobody can stop it then, and all other threads
     stand still. Such a one runs in a process of its own, which the system ends when its time is over: that counts as
-    none. It costs some 30 ms, once for each subject (``parse_mapping_rules``).
+    none. It costs some 30 ms, once for each subject (``parse_mapping_rules``). So does a subject with an end of a line, of
+    which Java's ``.`` and ``$`` know more.
     """
-    if len(subject) > _LONGEST_SUBJECT:
+    if len(subject) > _LONGEST_SUBJECT or _LINE_END.search(subject):
         return None
     if len(_CHOICES.findall(pattern.pattern)) < 2:
         match = pattern.fullmatch(subject)
@@ -181,8 +183,9 @@ def _rules(text: str, said: str) -> Iterator[_Rule]:
         if found := _NOT_PYTHON.search(pattern):
             raise ConfigError(f"{said}: {found[0]} of {pattern!r} means something else here than in Java")
         try:
-            compiled = re.compile(pattern)
-        except re.error as e:
+            # Java's \w, \d, \s and (?i) know ASCII alone: by others' letters somebody else would get a name.
+            compiled = re.compile(pattern, re.ASCII)
+        except (re.error, ValueError) as e:  # the latter: (?u)
             raise ConfigError(f"{said}: {pattern!r}: {e}") from e
         replacement = re.sub(r"\\(.)", r"\1", match[3])
         if any(int(group) > compiled.groups for group in _GROUP.findall(replacement)):

@@ -41,6 +41,15 @@ def test_subjects_are_written_as_java_writes_them() -> None:
         (r"RULE:CN=(a\\\\b)/$1/", r"CN=a\\b", r"a\\b"),
         ("RULE:CN=(x)?(.*)/$1$2/", "CN=y", "y"),  # a group without a part of it is empty
         ("RULE:CN=(.*)/$1/", "CN=" + "a" * 9000, None),  # longer than any subject
+        # Java 25 says the same of these, whose letters and digits beyond ASCII would make another's name of them.
+        (r"RULE:CN=(\w+)/$1/L", "CN=\u212aAFKA", None),
+        (r"RULE:CN=(\w+)@(\w+)/$1/L", "CN=\u212aAFKA@X", None),  # matched apart
+        (r"RULE:CN=(\d+)/$1/", "CN=\u0661", None),
+        (r"RULE:CN=(a)\sb/$1/", "CN=a\u00a0b", None),
+        ("RULE:(?i)CN=(kafka)/$1/L", "CN=\u212aafka", None),
+        (r"RULE:CN=(\S+)\W/$1/", "CN=x\u0430", "x"),
+        ("RULE:CN=(.*)/$1/", "CN=admin\rx", None),
+        ("RULE:CN=(.*)/$1/", "CN=admin\u2028", None),
     ],
 )
 def test_the_first_rule_that_fits_the_whole_subject_gives_the_name(rules: str, subject: str, name: str | None) -> None:
@@ -55,6 +64,8 @@ def test_the_first_rule_that_fits_the_whole_subject_gives_the_name(rules: str, s
         r"RULE:CN=(\p{L}+)/$1/",
         r"RULE:CN=([a-z&&[^x]])/$1/",
         r"RULE:CN=(.*\Z)/$1/",
+        "RULE:CN=([a[b]])/$1/",  # in Java a or b
+        r"RULE:(?u)CN=(\w)/$1/",
         "RULE:CN=(/$1/",
         "RULE:CN=(.*)/$2/",
         "RULE:CN=(.*)/$1/X",
