@@ -57,6 +57,12 @@ def write_credential_file(path: Path, content: bytes) -> None:
 
 
 def make_private_directory(path: Path) -> None:
-    """Make it, for its owner alone."""
+    """Make it, for its owner alone. Raises ConfigError for another user's, who could change all that is in it; OSError."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.chmod(0o700)
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            raise ConfigError(f"{path} belongs to another user, who could change what is in it: use another directory")
+        os.fchmod(descriptor, 0o700)
+    finally:
+        os.close(descriptor)

@@ -1,7 +1,7 @@
 """A secured cluster of this machine: its authority, certificates, users, and what brokers and clients are told of them.
 
-All of it lies below ``<dir>/security``, for its owner alone, under the names that are used for real secured clusters; made
-at the first start and kept with the directory (SEC-104 to 109).
+All of it lies below ``<dir>/security``, under the names that are used for real secured clusters; made at the first start
+and kept with the directory (SEC-104 to 109), which is for its owner alone, as brokers' data and logs lie in it, too.
 """
 
 import re
@@ -87,7 +87,8 @@ class ClusterSecurity:
         return self.protocol.endswith("SSL")
 
     def prepare(self) -> None:
-        """Make what is not there yet."""
+        """Make what is not there yet, in a cluster's directory that is for its owner alone (SEC-45)."""
+        make_private_directory(self.directory.parent)  # before any broker has written a record
         make_private_directory(self.directory)
         for user in (*USERS, ZOOKEEPER_USER):
             self._keep_password(user)
