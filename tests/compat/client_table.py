@@ -19,9 +19,10 @@ from tests.paths import ROOT
 PAGE: Final = ROOT / "docs" / "clients.md"
 INTRODUCTION: Final = """# Clients
 
-What clients do with three brokers of ours, as `scripts/client-matrix --write` last found it. `scripts/test-slow` asserts
-every cell. Each client keeps its defaults, but that five of them wait or try longer than a process may stand still on a
-busy machine; the programs are in `tests/compat/clients/`, whose README says which.
+What clients do with three brokers of ours, as `scripts/client-matrix --write`, and then `--secure`, last found it.
+`scripts/test-slow` asserts every cell, with `--all` those of the secured one. Each client keeps its defaults, but that five
+of them wait or try longer than a process may stand still on a busy machine; the programs are in `tests/compat/clients/`,
+whose README says which.
 
 - **none to zstd**: it writes with that codec, the batches in the log have it and hold each record once; it reads, by
   value, all that all these clients have written with it.
@@ -53,13 +54,14 @@ value, in the order of each partition.
 """
 
 
-SECURED: Final = """## Secured
+SECURED_TITLE: Final = "## Secured\n"
+SECURED: Final = """
+Three brokers of `EmbeddedCluster(security="sasl_plaintext")`, then of `"sasl_ssl"`, by each way to log in. A cell is: its
+producer with acks=all and its group member go on while the broker that leads one of its partitions is killed and comes
+back; every acknowledged record is read, by value, and what the member has committed when it leaves is the end of each
+partition. Who logs in by name, and who shows no certificate, may use the topics and the groups of that column alone; who
+shows one is the super user `CN=admin`.
 
-Three brokers of `EmbeddedCluster(security="sasl_ssl")`, by each way to log in. A cell is: its producer with acks=all and
-its group member go on while the broker that leads one of its partitions is killed and comes back; every acknowledged
-record is read, by value, and what the member has committed when it leaves is the end of each partition. Who logs in by
-name, and who shows no certificate, may use the topics and the groups of that column alone; who shows one is the super
-user `CN=admin`.
 """
 
 Rows = Mapping[str, Row]
@@ -125,13 +127,13 @@ def _table(title: str, rows: Mapping[str, Row], cells: Sequence[str]) -> Table:
 
 def _page(before: str, tables: Sequence[str]) -> str:
     """Write the page with its first two tables, or its last one, made anew."""
-    opened, _, closed = before.partition(SECURED)
+    opened, _, closed = before.partition(SECURED_TITLE)
     made = f"Python {platform.python_version()}, {platform.system()}."
     if len(tables) == 1:
-        closed = f"{tables[0]}\n\n{made}\n"
+        closed = f"{SECURED}{tables[0]}\n\n{made}\n"
     else:
-        opened = f"{INTRODUCTION}\n{tables[0]}\n{TRANSACTIONS}{tables[1]}\n\n{made}\n"
-    return f"{opened.rstrip()}\n\n{SECURED}\n{closed.lstrip()}"
+        opened = f"{INTRODUCTION}\n{tables[0]}\n{TRANSACTIONS}{tables[1]}\n\n{made}\n\n"
+    return f"{opened}{SECURED_TITLE}{closed}"
 
 
 def _lines(rows: Mapping[str, Row], cells: Sequence[str]) -> str:

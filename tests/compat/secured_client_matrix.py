@@ -6,7 +6,7 @@ there is. Who logs in by name is alice, who may use topics and groups of that wa
 certificate; with one it is the super user ``CN=admin``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -14,11 +14,16 @@ from typing import Final
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.core.client.access import BrokerAccess
 from tests.compat.client_matrix import AT_ONCE, OPTIONS, Matrix, Row, Way, prepare
+from tests.compat.client_programs import Program
 
 SSL: Final = "SSL"
 MUTUAL_TLS: Final = "mutual TLS"
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-CELLS: Final = (SSL, MUTUAL_TLS, *(f"SASL_SSL {mechanism}" for mechanism in MECHANISMS))
+CELLS_OF: Final = {  # by the security of a cluster
+    "sasl_plaintext": tuple(f"SASL_PLAINTEXT {mechanism}" for mechanism in MECHANISMS),
+    "sasl_ssl": (SSL, MUTUAL_TLS, *(f"SASL_SSL {mechanism}" for mechanism in MECHANISMS)),
+}
+CELLS: Final = tuple(cell for cells in CELLS_OF.values() for cell in cells)
 _RIGHTS: Final = (("Read", "topic"), ("Write", "topic"), ("Describe", "topic"), ("Read", "group"))
 
 
@@ -28,14 +33,30 @@ def run(clients: Sequence[str], directory: Path, tell: Callable[[str], None] = l
     programs = prepare(rows, tell)
     if not programs:
         return rows
-    options = OPTIONS | {"listener.name.ssl.ssl.client.auth": "requested"}
+    for security in CELLS_OF:
+        _play(security, programs, rows, directory, tell)
+    return rows
+
+
+def _play(
+    security: str,
+    programs: Mapping[str, Program],
+    rows: Mapping[str, Row],
+    directory: Path,
+    tell: Callable[[str], None],
+) -> None:
+    """Have every client in by each way that a cluster has."""
+    options = dict(OPTIONS)
+    if SSL in CELLS_OF[security]:
+        options["listener.name.ssl.ssl.client.auth"] = "requested"
     with (
-        EmbeddedCluster(3, directory=directory / "cluster", options=options, security="sasl_ssl") as cluster,
+        EmbeddedCluster(3, directory=directory / security, options=options, security=security) as cluster,
         cluster.zookeeper_session() as zk,
     ):
-        _without_certificate(cluster)
+        if SSL in CELLS_OF[security]:
+            _without_certificate(cluster)
         names = list(programs)
-        for cell in CELLS:
+        for cell in CELLS_OF[security]:
             way = _way(cluster, cell)
             for some in (names[at : at + AT_ONCE] for at in range(0, len(names), AT_ONCE)):
                 tell(f"{cell}: {', '.join(some)}")
@@ -43,14 +64,13 @@ def run(clients: Sequence[str], directory: Path, tell: Callable[[str], None] = l
                     matrix = Matrix(cluster, zk, directory, {client: programs[client] for client in some}, rows, way)
                     matrix.join(processes, cell)
                     matrix.kill(cell)
-    return rows
 
 
 def _way(cluster: EmbeddedCluster, cell: str) -> Way:
     """Return how clients get in for that cell, and give who they then are his rights."""
     name = cell.lower().replace(" ", "-")
     user, file = {SSL: ("ANONYMOUS", "ssl"), MUTUAL_TLS: ("CN=admin", "admin-ssl")}.get(
-        cell, ("alice", f"alice-{cell.removeprefix('SASL_SSL ').lower()}")
+        cell, ("alice", f"alice-{cell.partition(' ')[2].lower()}")
     )
     if cell != MUTUAL_TLS:
         for operation, kind in _RIGHTS:

@@ -24,10 +24,11 @@ def python_login() -> dict[str, Any]:
     """Return the same in the words of aiokafka and kafka-python."""
     if not (told := login()):
         return {}
-    context = ssl.create_default_context(cafile=told["ssl.ca.location"])
-    if "ssl.key.location" in told:
-        context.load_cert_chain(told["ssl.certificate.location"], told["ssl.key.location"])
-    found: dict[str, Any] = {"security_protocol": told["security.protocol"], "ssl_context": context}
+    found: dict[str, Any] = {"security_protocol": told["security.protocol"]}
+    if "ssl.ca.location" in told:
+        found["ssl_context"] = context = ssl.create_default_context(cafile=told["ssl.ca.location"])
+        if "ssl.key.location" in told:
+            context.load_cert_chain(told["ssl.certificate.location"], told["ssl.key.location"])
     if mechanism := told.get("sasl.mechanism"):
         user, password = told["sasl.username"], told["sasl.password"]
         found |= {"sasl_mechanism": mechanism, "sasl_plain_username": user, "sasl_plain_password": password}

@@ -53,17 +53,20 @@ func logIn() []kgo.Opt {
 		name, value, _ := strings.Cut(line, "=")
 		told[name] = value
 	}
-	trusted := x509.NewCertPool()
-	trusted.AppendCertsFromPEM(read(told["ssl.ca.location"]))
-	config := &tls.Config{RootCAs: trusted}
-	if told["ssl.key.location"] != "" {
-		pair, err := tls.LoadX509KeyPair(told["ssl.certificate.location"], told["ssl.key.location"])
-		if err != nil {
-			log.Fatal(err)
+	var options []kgo.Opt
+	if told["ssl.ca.location"] != "" {
+		trusted := x509.NewCertPool()
+		trusted.AppendCertsFromPEM(read(told["ssl.ca.location"]))
+		config := &tls.Config{RootCAs: trusted}
+		if told["ssl.key.location"] != "" {
+			pair, err := tls.LoadX509KeyPair(told["ssl.certificate.location"], told["ssl.key.location"])
+			if err != nil {
+				log.Fatal(err)
+			}
+			config.Certificates = []tls.Certificate{pair}
 		}
-		config.Certificates = []tls.Certificate{pair}
+		options = append(options, kgo.DialTLSConfig(config))
 	}
-	options := []kgo.Opt{kgo.DialTLSConfig(config)}
 	user, password := told["sasl.username"], told["sasl.password"]
 	switch told["sasl.mechanism"] {
 	case "PLAIN":

@@ -27,14 +27,17 @@ function logIn() {
   if (!process.env.CLIENT_CONFIG) return {}
   const lines = fs.readFileSync(process.env.CLIENT_CONFIG, 'utf8').split('\n')
   const told = Object.fromEntries(lines.map(l => [l.slice(0, l.indexOf('=')), l.slice(l.indexOf('=') + 1)]))
-  const ssl = { ca: [fs.readFileSync(told['ssl.ca.location'], 'utf8')] }
+  const found = {}
+  if (told['ssl.ca.location']) found.ssl = { ca: [fs.readFileSync(told['ssl.ca.location'], 'utf8')] }
   if (told['ssl.key.location']) {
-    ssl.key = fs.readFileSync(told['ssl.key.location'], 'utf8')
-    ssl.cert = fs.readFileSync(told['ssl.certificate.location'], 'utf8')
+    found.ssl.key = fs.readFileSync(told['ssl.key.location'], 'utf8')
+    found.ssl.cert = fs.readFileSync(told['ssl.certificate.location'], 'utf8')
   }
-  if (!told['sasl.mechanism']) return { ssl }
-  const { 'sasl.username': username, 'sasl.password': password } = told
-  return { ssl, sasl: { mechanism: told['sasl.mechanism'].toLowerCase(), username, password } }
+  if (told['sasl.mechanism']) {
+    const { 'sasl.username': username, 'sasl.password': password } = told
+    found.sasl = { mechanism: told['sasl.mechanism'].toLowerCase(), username, password }
+  }
+  return found
 }
 const connect = bootstrap =>
   new Kafka({
