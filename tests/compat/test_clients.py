@@ -37,7 +37,8 @@ def test_a_client_with_its_defaults_writes_reads_shares_and_survives(rows: dict[
 
 
 @pytest.mark.slowest
-@pytest.mark.spec("SEC-48", "SEC-56", "SEC-64", "SEC-65", "SEC-84", "SEC-85", "SEC-105", "SEC-111")
+@pytest.mark.timeout(2700)
+@pytest.mark.spec("SEC-48", "SEC-56", "SEC-64", "SEC-65", "SEC-84", "SEC-85", "SEC-105", "SEC-107", "SEC-111")
 @pytest.mark.parametrize("client", PREPARE)
 def test_a_client_gets_in_by_each_way_and_survives(secured_rows: dict[str, Row], client: str) -> None:
     row = secured_rows[client]
