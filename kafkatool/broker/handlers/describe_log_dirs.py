@@ -1,6 +1,6 @@
 """DescribeLogDirs (key 35), versions 0-4: what lies where on this broker's disks, and how large it is (KIP-113, KIP-827).
 
-Not served: replicas on their way to another directory (is_future_key is always false).
+A replica on its way to another directory is told of in both (``is_future_key``), there with what it lacks as its lag.
 """
 
 import contextlib
@@ -34,14 +34,25 @@ def handle(request: wire.DescribeLogDirsRequest, call: Call) -> wire.DescribeLog
     if request.topics is not None:
         wanted = {TopicPartition(t.topic, p) for t in request.topics for p in t.partitions}
     logs = sorted(
-        (one for one in manager.logs() if wanted is None or one.partition in wanted), key=lambda x: x.partition
+        (one for one in (*manager.logs(), *manager.copies()) if wanted is None or one.partition in wanted),
+        key=lambda x: x.partition,
     )
 
-    def lag(one: Log) -> int:
+    def described(one: Log) -> wire.DescribeLogDirsPartition:
         replica = call.context.replica_manager.partitions.get(one.partition)
-        return _NO_REPLICA if replica is None else max(replica.high_watermark.offset - one.log_end_offset, 0)
+        is_copy = one is manager.copy_of(one.partition)
+        lag = _NO_REPLICA
+        if replica is not None and is_copy:
+            lag = replica.log.log_end_offset - one.log_end_offset
+        elif replica is not None:
+            lag = max(replica.high_watermark.offset - one.log_end_offset, 0)
+        return wire.DescribeLogDirsPartition(
+            partition=one.partition.partition, partition_size=one.size_bytes, offset_lag=lag, is_future_key=is_copy
+        )
 
-    online = [_result(path, _topics(path, logs, lag), with_disk=version >= _KNOWS_DISKS) for path in manager.live_dirs]
+    online = [
+        _result(path, _topics(path, logs, described), with_disk=version >= _KNOWS_DISKS) for path in manager.live_dirs
+    ]
     offline = [
         wire.DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=str(path.absolute()))
         for path in manager.offline_dirs
@@ -59,17 +70,11 @@ def _result(path: Path, topics: list[wire.DescribeLogDirsTopic], *, with_disk: b
     )
 
 
-def _topics(path: Path, logs: Iterable[Log], lag: Callable[[Log], int]) -> list[wire.DescribeLogDirsTopic]:
+def _topics(
+    path: Path, logs: Iterable[Log], described: Callable[[Log], wire.DescribeLogDirsPartition]
+) -> list[wire.DescribeLogDirsTopic]:
     here = [one for one in logs if one.directory.parent == path]
     return [
-        wire.DescribeLogDirsTopic(
-            topic=topic,
-            partitions=[
-                wire.DescribeLogDirsPartition(
-                    partition=one.partition.partition, partition_size=one.size_bytes, offset_lag=lag(one)
-                )
-                for one in of_topic
-            ],
-        )
+        wire.DescribeLogDirsTopic(topic=topic, partitions=[described(one) for one in of_topic])
         for topic, of_topic in groupby(here, key=lambda one: one.partition.topic)
     ]

@@ -22,6 +22,7 @@ from kafkatool.broker.replication.leading.late_transactions import PERIOD_MS as 
 from kafkatool.broker.replication.leading.late_transactions import LateTransactions
 from kafkatool.broker.replication.leading.older_fetches import OlderFetches
 from kafkatool.broker.replication.leading.verified_appends import VerifiedAppends
+from kafkatool.broker.replication.moving.log_dir_moves import LogDirMoves
 from kafkatool.broker.replication.partition.isr_writer import PROPAGATION_PERIOD_MS, IsrPropagation, IsrWriter
 from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
 from kafkatool.broker.replication.partition.partition import Partition
@@ -51,6 +52,7 @@ log = logging.getLogger(__name__)
 
 _LEADER_RATE = "leader.replication.throttled.rate"
 _FOLLOWER_RATE = "follower.replication.throttled.rate"
+_LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
 class ReplicaManager:
@@ -102,6 +104,18 @@ class ReplicaManager:
             self.delayed.fetches.check,
             f"{thread_prefix}:" if thread_prefix else "",
         )
+        self.moves = LogDirMoves(
+            self.partitions,
+            log_manager,
+            RateWindow(
+                config.alter_log_dirs_replication_quota_window_num,
+                config.alter_log_dirs_replication_quota_window_size_seconds * 1000,
+                clock_ms,
+            ),
+            clock_ms,
+            self.delayed.check,
+            name=f"{thread_prefix}:log-dir-moves" if thread_prefix else "log-dir-moves",
+        )
         self.control = ControlRequests(
             broker_id,
             config.inter_broker_listener_name,
@@ -109,6 +123,7 @@ class ReplicaManager:
             log_manager,
             metadata_cache,
             self.fetchers,
+            self.moves,
             self.delayed,
             state_change_log,
             broker_epoch,
@@ -150,6 +165,7 @@ class ReplicaManager:
         for task in self._tasks:
             task.cancel()
         self.fetchers.shutdown()
+        self.moves.shutdown()
         self.delayed.expire_all()
         self.conversions.shutdown()
         self.checkpoint_high_watermarks()
@@ -217,9 +233,10 @@ class ReplicaManager:
     # --- what happens around --------------------------------------------------------------------------------------
 
     def on_broker_config(self, overrides: Mapping[str, str]) -> None:
-        """Take over this broker's dynamic configs: the replication throttle's rates (BRK-76)."""
+        """Take over this broker's dynamic configs: the rates of the replication throttles (BRK-76, ADM-69)."""
         self.leader_quota.set_rate(int(overrides.get(_LEADER_RATE, NO_RATE)))
         self.follower_quota.set_rate(int(overrides.get(_FOLLOWER_RATE, NO_RATE)))
+        self.moves.set_rate(int(overrides.get(_LOG_DIR_RATE, NO_RATE)))
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Go by what may change at run time: the number of fetchers, and whether transactions are verified (KIP-226)."""

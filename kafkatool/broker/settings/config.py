@@ -100,6 +100,8 @@ class BrokerConfig:
     # replication (BRK-51 to 106)
     replication_quota_window_num: int = _number(11, 1)
     replication_quota_window_size_seconds: int = _number(1, 1)
+    alter_log_dirs_replication_quota_window_num: int = _number(11, 1)
+    alter_log_dirs_replication_quota_window_size_seconds: int = _number(1, 1)
     replica_selector_class: str = _choice("", LEADER_ALONE, RACK_AWARE)
     replica_lag_time_max_ms: int = _number(10_000, 1)
     num_replica_fetchers: int = _number(1, 1)

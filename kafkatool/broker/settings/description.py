@@ -50,8 +50,12 @@ class Setting(NamedTuple):
         return self.synonyms[0].source if self.synonyms else ConfigSource.DEFAULT
 
 
-DYNAMIC_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-"""Settings a broker takes over from its node in ZooKeeper while it runs (BRK-76); bytes per second."""
+DYNAMIC_RATES: Final = (
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+)
+"""Settings a broker takes over from its node in ZooKeeper while it runs (BRK-76, ADM-69); bytes per second."""
 
 BROKER_NAMES: Final[Mapping[str, str]] = {  # topic config -> the broker's property
     "cleanup.policy": "log.cleanup.policy",

@@ -45,6 +45,7 @@ LONGS: Final = frozenset(
         "quota.consumer.default",
         "quota.producer.default",
         "replica.high.watermark.checkpoint.interval.ms",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
         "replica.lag.time.max.ms",
     }
 )
@@ -56,6 +57,8 @@ SHORTS: Final = frozenset(
 
 MEANINGS: Final[Mapping[str, str]] = {
     "advertised.listeners": "the addresses that clients and other brokers are told to use",
+    "alter.log.dirs.replication.quota.window.num": "windows over which the throttle of moves between log dirs measures",
+    "alter.log.dirs.replication.quota.window.size.seconds": "length of one of them",
     "allow.everyone.if.no.acl.found": "may everybody do what no ACL is about",
     "authorizer.class.name": "Kafka's name of what goes by the ACLs in ZooKeeper; empty: everybody may do all",
     "auto.create.topics.enable": "may a client's question about an unknown topic create it",
@@ -133,6 +136,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "quota.producer.default": "bytes a second for each producer that no quota names",
     "quota.window.num": "windows that a client's rate is measured over",
     "quota.window.size.seconds": "length of one of them",
+    "replica.alter.log.dirs.io.max.bytes.per.second": "bytes a second that replicas moving between log dirs may copy",
     "replica.fetch.backoff.ms": "wait after a failed fetch of a follower",
     "replica.fetch.max.bytes": "bytes of one partition in a follower's fetch",
     "replica.fetch.min.bytes": "bytes for which a follower's fetch waits",

@@ -32,6 +32,7 @@ from kafkatool.core.protocol.messages.add_partitions_to_txn import (
 from kafkatool.core.protocol.messages.alter_client_quotas import QuotaAlteration
 from kafkatool.core.protocol.messages.alter_configs import AlterConfigsResource
 from kafkatool.core.protocol.messages.alter_partition_reassignments import PartitionMove, TopicMoves
+from kafkatool.core.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsTopic
 from kafkatool.core.protocol.messages.alter_user_scram_credentials import ScramCredentialDeletion
 from kafkatool.core.protocol.messages.create_acls import AclCreation
 from kafkatool.core.protocol.messages.create_partitions import CreatePartitionsTopic
@@ -212,6 +213,10 @@ ROWS: dict[int, Row] = {
         {"resources": [AlterConfigsResource(resource_type=2, resource_name="t", configs=[]),
                        AlterConfigsResource(resource_type=4, resource_name="1", configs=[])]},
         lambda r: [(x.error_code, x.resource_name) for x in r.resources], [(TOPIC, "t"), (CLUSTER, "1")],
+    ),
+    34: Row(
+        {"dirs": [AlterReplicaLogDir(path="/d", topics=[AlterReplicaLogDirsTopic(topic="t", partitions=[0, 1])])]},
+        lambda r: [(t.topic, [p.error_code for p in t.partitions]) for t in r.results], [("t", [CLUSTER, CLUSTER])],
     ),
     35: Row({"topics": None}, lambda r: r.results, []),
     36: Row({"auth_bytes": b"x"}, code, 34),

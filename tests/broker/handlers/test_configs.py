@@ -148,7 +148,11 @@ def test_a_brokers_settings_are_those_in_force(client: Client, zk: ZooKeeper) ->
     assert (entries["num.io.threads"].value, entries["num.io.threads"].config_source) == ("8", 5)
     assert entries["listeners"].value == "PLAINTEXT://127.0.0.1:9092"
     assert entries["broker.rack"].value is None
-    rates = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+    rates = (
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    )
     assert {name for name, e in entries.items() if not e.read_only} == {*rates, *DYNAMIC_SETTINGS}
     assert {entries[name].value for name in rates} == {str(2**63 - 1)}
     assert change(client, BROKER, "1", ("leader.replication.throttled.rate", SET, "1000")) == 0

@@ -10,5 +10,5 @@ _NAMES = [module.name for module in pkgutil.iter_modules(messages.__path__)]
 _MODULES = [import_module(f"{messages.__name__}.{name}") for name in _NAMES]
 APIS: dict[int, Api] = {m.API.key: m.API for m in _MODULES if hasattr(m, "API")}
 
-ONLY_ASKED = frozenset({34, 55, 75})
+ONLY_ASKED = frozenset({55, 75})
 """Keys that kt asks of Kafka's brokers and ours do not serve."""

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.replication.control import state_lines as lines
 from kafkatool.broker.replication.following.fetcher_manager import FetcherManager, LeaderAddress
 from kafkatool.broker.replication.leading.delayed_requests import DelayedRequests
+from kafkatool.broker.replication.moving.log_dir_moves import LogDirMoves
 from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
 from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.runtime.yielding import yielding_gil
@@ -68,6 +69,7 @@ class ControlRequests:
     _log_manager: LogManager
     _metadata_cache: MetadataCache
     _fetchers: FetcherManager
+    _moves: LogDirMoves
     _delayed: DelayedRequests
     _state_log: StateChangeLog
     _broker_epoch: Callable[[], int | None]
@@ -145,6 +147,7 @@ class ControlRequests:
             live = {b.broker_id: LeaderAddress(b.broker_id, b.host, b.port) for b in request.live_leaders}
             leaders = self._make_leaders(origin, lead, codes)
             followers = self._make_followers(origin, follow, live, codes)
+            self._moves.resume([*leaders, *followers])
             if self._on_first is not None:
                 self._on_first()
                 self._on_first = None
@@ -323,6 +326,13 @@ class ControlRequests:
                     followers.append(partition)
         return followers
 
+    # --- AlterReplicaLogDirs --------------------------------------------------------------------------------------
+
+    def alter_log_dirs(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
+        """Have each replica in the log dir of that absolute path; return what to answer (ADM-68)."""
+        with self._lock:
+            return self._moves.alter(wanted)
+
     # --- StopReplica ----------------------------------------------------------------------------------------------
 
     def stop_replicas(
@@ -358,6 +368,7 @@ class ControlRequests:
             self._fetchers.remove(list(partitions))
             for topic_partition in yielding_gil(partitions):
                 self._waiting.pop(topic_partition, None)
+                self._moves.give_up(topic_partition)
                 if (partition := self._partitions.remove(topic_partition)) is not None:
                     partition.retire()
                     self._check_delayed([topic_partition])
@@ -377,6 +388,7 @@ class ControlRequests:
         if self._partitions.is_offline(topic_partition):
             self._state_log.write(lines.ERROR, [lines.stop_failed(self._broker_id, topic_partition)])
             return ErrorCode.KAFKA_STORAGE_ERROR
+        self._moves.give_up(topic_partition)
         partition = self._partitions.remove(topic_partition)
         if partition is not None:
             partition.retire()

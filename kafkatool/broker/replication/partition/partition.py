@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from kafkatool.broker.replication.partition.in_sync import InSyncReplicas
 from kafkatool.broker.replication.partition.replica import UNKNOWN, LastSessionFetch, RemoteReplica
+from kafkatool.broker.replication.partition.replica_copy import ReplicaCopy
 from kafkatool.broker.replication.partition.topic_counters import TopicCounts
 from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.broker.storage.log.log import Log
@@ -82,6 +83,7 @@ class Partition:
         self.assigned: tuple[int, ...] = ()
         self.in_sync = InSyncReplicas()
         self.remote: dict[int, RemoteReplica] = {}
+        self.copy: ReplicaCopy | None = None  # of the log, in another log dir, to take its place
         self._lag_time_max_ms = lag_time_max_ms
         self._clock_ms = clock_ms
         self._proposed: IsrChange | None = None
@@ -112,8 +114,8 @@ class Partition:
     def make_leader(self, state: LeaderAndIsrPartition) -> tuple[bool, bool]:
         """Lead in ``state``'s epoch; return (was not leading before, high watermark raised) (BRK-45)."""
         now_ms = self._clock_ms()
-        log = self.log
         with self.lock:
+            log = self.log
             end = log.end
             log.leader_epochs.assign(state.leader_epoch, end.offset)
             self._adopt(state)
@@ -165,6 +167,7 @@ class Partition:
             self.leader_epoch = 2**31 - 1  # no fetched data of any epoch is taken any more
             self.assigned = ()
             self.remote = {}
+            self.copy = None
             self.in_sync.adopt((), -1)
 
     def _adopt(self, state: LeaderAndIsrPartition) -> None:
@@ -180,6 +183,28 @@ class Partition:
         if not log.log_start_offset <= offset <= log.log_end_offset:
             offset = log.log_start_offset
         return log.offset_metadata(offset)
+
+    # --- another log dir ------------------------------------------------------------------------------------------
+
+    def take_copy(self, copy: ReplicaCopy) -> None:
+        """Let the copy go along with what is cut off the log from now on."""
+        with self.lock:
+            self.copy = copy
+
+    def give_up_copy(self) -> None:
+        """Let go of it: the replica stays where it is."""
+        with self.lock:
+            self.copy = None
+
+    def go_on_with(self, log: Log) -> None:
+        """Have the copy, which has the same records, as the log. Under the lock."""
+        self.copy = None
+        self.log = log
+        for replica in self.remote.values():
+            replica.end = LogOffset(replica.end.offset)  # its place was one in the other log
+        self._set_high_watermark(self._located(self.high_watermark.offset))
+        if self.leader_log is not None:
+            self.leader_log = log
 
     # --- leading --------------------------------------------------------------------------------------------------
 
@@ -380,7 +405,7 @@ class Partition:
             if fetched_at != log.log_end_offset:
                 raise StaleRoleError(f"{self.tp} ends at {log.log_end_offset}, not {fetched_at}")
             if len(records):
-                _empty_if_only_below_start(log, records)
+                empty_if_only_below_start(log, records)
                 log.append_as_follower(records)
             end = log.log_end_offset
             self._set_high_watermark(LogOffset(max(0, min(end, high_watermark))))
@@ -392,6 +417,7 @@ class Partition:
         """Drop everything from ``offset`` on; return the log's new end. Raises StaleRoleError, StorageError."""
         with self.lock:
             log = self._followed(leader_epoch)
+            self._cut_copy(offset)
             log.truncate_to(offset)
             return self._after_truncation(log)
 
@@ -399,11 +425,17 @@ class Partition:
         """Drop everything and begin at ``offset``, the leader's log start. Raises StaleRoleError, StorageError."""
         with self.lock:
             log = self._followed(leader_epoch)
+            self._cut_copy(0)
             log.truncate_fully_and_start_at(offset)
             return self._after_truncation(log)
 
+    def _cut_copy(self, offset: int) -> None:
+        if self.copy is not None:
+            self.copy.note_cut(offset)
+
     def _after_truncation(self, log: Log) -> int:
         end = log.log_end_offset
+        self._cut_copy(end)  # where a batch began before the offset asked for
         self._set_high_watermark(LogOffset(min(self.high_watermark.offset, end)))
         return end
 
@@ -413,7 +445,7 @@ class Partition:
         return self.log
 
 
-def _empty_if_only_below_start(log: Log, records: memoryview) -> None:
+def empty_if_only_below_start(log: Log, records: memoryview) -> None:
     """Drop what a log without records from its start on has below it, if the first batch lies across its end (BRK-75).
 
     Such a log has been cut back to its start, inside a batch of the leader. Raises CorruptRecordsError, StorageError.

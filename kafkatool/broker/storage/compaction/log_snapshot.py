@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafkatool.broker.storage.log.log import Log
-from kafkatool.broker.storage.segment.segment import Segment, erase
+from kafkatool.broker.storage.segment.segment import Segment
 from kafkatool.broker.storage.segment.segment_swap import SegmentCopy, swap_in
 
 
@@ -54,7 +54,7 @@ class LogSnapshot:
             except OSError as e:
                 raise state.disk_failed(e) from e
             state.segments.replace([*segments[:at], cleaned, *segments[at + len(old) :]])
-        state.services.defer(lambda: erase(old), state.config.file_delete_delay_ms)
+        state.services.defer(lambda: state.erase(old), state.config.file_delete_delay_ms)
         return True
 
     def finish(self, cleaned_to: int) -> None:

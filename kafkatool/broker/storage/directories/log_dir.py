@@ -34,12 +34,22 @@ log = logging.getLogger(__name__)
 
 CLEAN_MARKER = ".kafka_cleanshutdown"
 _PARTITION = re.compile(r"(.+)-(\d+)")  # a topic's name may hold "-": the last one counts
-DELETED, STRAY = "delete", "stray"
+DELETED, STRAY, FUTURE = "delete", "stray", "future"
 _DELETED = re.compile(rf".+-\d+\.[0-9a-f]{{32}}-{DELETED}")
 _STRAY = re.compile(rf".+-\d+\.[0-9a-f]{{32}}-{STRAY}")
+_FUTURE = re.compile(rf"(.+)-(\d+)\.[0-9a-f]{{32}}-{FUTURE}")
 _MAX_NAME_BYTES = 255  # of a file; a topic's name may take 249 of them
 _CLOSING_THREADS = 4  # fsyncs of several files at a time share the disk's journal writes
-_FUTURE = re.compile(r".+-\d+\.[0-9a-f]{32}-future")
+
+
+def future_name(partition: TopicPartition) -> str:
+    """Return a name as Kafka gives to the directory of a log on its way to another log dir."""
+    return f"{partition.topic}-{partition.partition}.{uuid.uuid4().hex}-{FUTURE}"
+
+
+def can_move(partition: TopicPartition) -> bool:
+    """Tell whether the file system takes that name: it has 40 characters more than the partition's own."""
+    return len(future_name(partition)) <= _MAX_NAME_BYTES
 
 
 class LogDir:
@@ -58,15 +68,18 @@ class LogDir:
     def partitions(self) -> Iterator[tuple[TopicPartition, Path]]:
         """Yield the partition directories. Raises StorageError for one that is none of ours (BRK-145)."""
         for path in sorted(self.path.iterdir()):
-            if not path.is_dir() or _DELETED.fullmatch(path.name) or _STRAY.fullmatch(path.name):
-                continue
-            if _FUTURE.fullmatch(path.name):
-                log.warning("%s: replicas being moved between log dirs are left alone", path)
+            if not path.is_dir() or any(kind.fullmatch(path.name) for kind in (_DELETED, _STRAY, _FUTURE)):
                 continue
             match = _PARTITION.fullmatch(path.name)
             if match is None:
                 raise StorageError(f"{path} is not a partition directory (topic-partition): move it out of log.dirs")
             yield TopicPartition(match[1], int(match[2])), path
+
+    def futures(self) -> Iterator[tuple[TopicPartition, Path]]:
+        """Yield the directories of logs on their way to this dir (ADM-69). Raises OSError."""
+        for path in sorted(self.path.iterdir()):
+            if path.is_dir() and (match := _FUTURE.fullmatch(path.name)) is not None:
+                yield TopicPartition(match[1], int(match[2])), path
 
     def erase_deleted(self) -> None:
         """Remove the directories that a deletion left behind (BRK-150). Raises OSError."""
@@ -82,15 +95,22 @@ class LogDir:
         """Return the directory in which its log lies or would lie."""
         return self.path / f"{partition.topic}-{partition.partition}"
 
-    def rename_away(self, path: Path, kind: str) -> Path:
-        """Give a partition directory a name that no log has, for DELETED or STRAY. Raises OSError.
+    def future_path(self, partition: TopicPartition) -> Path:
+        """Return a directory for a log on its way here, under a name that no other has."""
+        return self.path / future_name(partition)
+
+    def path_away(self, partition: TopicPartition, kind: str) -> Path:
+        """Return a name that no log has, for DELETED or STRAY."""
+        rest = f"-{partition.partition}.{uuid.uuid4().hex}-{kind}"
+        return self.path / (partition.topic[: _MAX_NAME_BYTES - len(rest)] + rest)  # names of topics are ASCII
+
+    def rename_away(self, partition: TopicPartition, path: Path, kind: str) -> Path:
+        """Give a partition directory such a name. Raises OSError.
 
         That of a stray is brought to the disk: the old name, back after a power cut, would be in the new log's place. Of a
         deletion's thousands none is: what comes back of them is a stray by then.
         """
-        topic, _, number = path.name.rpartition("-")
-        rest = f"-{number}.{uuid.uuid4().hex}-{kind}"
-        renamed = path.with_name(topic[: _MAX_NAME_BYTES - len(rest)] + rest)  # names of topics are ASCII
+        renamed = self.path_away(partition, kind)
         path.rename(renamed)
         if kind == STRAY:
             try:
@@ -119,10 +139,10 @@ class LogDir:
         with self._logs_lock:
             self._logs[log.partition] = log
 
-    def remove(self, partition: TopicPartition) -> bool:
-        """Take out the log of the partition; False when it is not in this dir."""
+    def remove(self, one: Log) -> bool:
+        """Take out the log; False when it is not in this dir."""
         with self._logs_lock:
-            return self._logs.pop(partition, None) is not None
+            return self._logs.get(one.partition) is one and self._logs.pop(one.partition) is one
 
     def open_logs(
         self,
@@ -208,10 +228,11 @@ class LogDir:
         self._write(REPLICATION_OFFSETS, here)
 
     def forget_high_watermarks(self, partitions: Collection[TopicPartition]) -> None:
-        """Take out those of deleted logs. Raises CheckpointDamagedError, OSError."""
+        """Take out those of logs that are gone from this dir. Raises CheckpointDamagedError, OSError."""
         with self._writing:
             offsets = self.read_high_watermarks()
-            left = {partition: offset for partition, offset in offsets.items() if partition not in partitions}
+            gone = set(partitions).difference(self._logs)  # one that has left another dir may have come here
+            left = {partition: offset for partition, offset in offsets.items() if partition not in gone}
             if len(left) < len(offsets):
                 write_offsets(self.path / REPLICATION_OFFSETS, left)
 

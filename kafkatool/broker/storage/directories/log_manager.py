@@ -6,6 +6,7 @@ dirs go on. Source: Kafka 1.1.1 log/LogManager.scala.
 
 import contextlib
 import logging
+import shutil
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,7 +19,9 @@ from kafkatool.broker.settings.config import NO_LIMIT, BrokerConfig
 from kafkatool.broker.storage.checkpoint import CheckpointDamagedError, is_passing
 from kafkatool.broker.storage.compaction.log_cleaner import LogCleaner
 from kafkatool.broker.storage.directories.directory_removal import DirectoryRemoval
+from kafkatool.broker.storage.directories.found_logs import FoundLogs
 from kafkatool.broker.storage.directories.log_dir import DELETED, STRAY, LogDir
+from kafkatool.broker.storage.directories.taking_over import prepare, take_over
 from kafkatool.broker.storage.directories.topic_identity import (
     Judgement,
     TopicIdentity,
@@ -82,10 +85,12 @@ class LogManager:
         self._dirs: list[LogDir] = []
         self._offline: dict[Path, Exception] = {}
         self._logs: dict[TopicPartition, Log] = {}
+        self._copies: dict[TopicPartition, Log] = {}  # on their way to another log dir (ADM-69)
+        self._wanted_dirs: dict[TopicPartition, Path] = {}  # of logs to be made
         self._just_deleted: set[TopicPartition] = set()  # still in the checkpoints
         self._made = 0  # logs, since the collector was told to rest
         self._config_changes = 0
-        self._cleaner = LogCleaner(config, self.logs)
+        self._cleaner = LogCleaner(config, self._cleanable)
         self._removal = DirectoryRemoval()
         self._closed = False
 
@@ -111,7 +116,17 @@ class LogManager:
             except OSError as e:
                 _check_resources(path, e)
                 self.take_offline(path, e)
-        self._for_each_dir(self._load_dir, needed=True)
+        found = FoundLogs(
+            lambda work: self._for_each_dir(work, needed=True),
+            self._find_strays,
+            self._erase_later,
+        )
+        found.find(some_offline=lambda: bool(self._offline))
+        self._just_deleted |= found.gone
+        self._for_each_dir(
+            lambda directory: self._open(directory, found.logs[directory.path], found.copies[directory.path]),
+            needed=True,
+        )
         self._forget_deleted()
         if not self._dirs:
             reasons = "; ".join(f"{path}: {error}" for path, error in self._offline.items())
@@ -126,41 +141,18 @@ class LogManager:
                 one.abandon()
             directory.close()
 
-    def _load_dir(self, directory: LogDir) -> None:
-        found = dict(directory.partitions())
-        for stray in directory.strays():
-            self._erase_later(stray)
-        for partition in self._judge_found(found):
-            stray = directory.rename_away(found.pop(partition), STRAY)
-            self._just_deleted.add(partition)
-            log.warning(
-                "%s is not assigned to this broker, or its log is of an earlier topic of that name: set aside as %s, "
-                "erased in 24 h",
-                partition,
-                stray,
-            )
-            self._erase_later(stray)
-        for partition, path in found.items():
-            if partition in self._logs:
-                raise StorageError(f"{partition} lies in two log dirs: {path} and {self._logs[partition].directory}")
-        configs = {topic: self._log_config(topic) for topic in {partition.topic for partition in found}}
+    def _open(
+        self, directory: LogDir, found: Mapping[TopicPartition, Path], copies: Mapping[TopicPartition, Path]
+    ) -> None:
+        configs = {topic: self._log_config(topic) for topic in {partition.topic for partition in (*found, *copies)}}
         threads = self._config.num_recovery_threads_per_data_dir
-        directory.open_logs(found, configs, self._services(directory), threads, self._go_on)
-        self._logs |= {one.partition: one for one in directory.logs}
-
-    def _judge_found(self, found: Mapping[TopicPartition, Path]) -> set[TopicPartition]:
-        """Return the strays among logs not yet open; note of the others which topics they are of. Raises OSError.
-
-        Those not noted were made by Kafka or an earlier version, or while ZooKeeper could not be asked; and if it is
-        another ZooKeeper by now, all are noted anew.
-        """
-        noted = {partition: read_identity(path) for partition, path in found.items()}
-        strays, identities = self._find_strays(noted)
-        for partition, before in noted.items():
-            now = identities.get(partition.topic)
-            if partition not in strays and now is not None and now != before:
-                write_identity(found[partition], now)
-        return strays
+        directory.open_logs({**found, **copies}, configs, self._services(directory), threads, self._go_on)
+        for one in directory.logs:
+            if one.partition in copies:
+                one.state.cleaned_to = None  # the checkpoint may be of the log, which was cleaned since this was copied
+                self._copies[one.partition] = one
+            else:
+                self._logs[one.partition] = one
 
     def start_tasks(self, scheduler: Scheduler) -> None:
         """Begin retention, flush by time, the checkpoints and compaction."""
@@ -204,16 +196,31 @@ class LogManager:
         return self._logs.get(partition)
 
     def logs(self) -> list[Log]:
-        """Return all of them."""
+        """Return all of them; not those on their way to another log dir."""
         with self._lock:
             return list(self._logs.values())
+
+    def copies(self) -> list[Log]:
+        """Return those on their way to another log dir."""
+        with self._lock:
+            return list(self._copies.values())
+
+    def copy_of(self, partition: TopicPartition) -> Log | None:
+        """Return its log on its way to another log dir."""
+        return self._copies.get(partition)
+
+    def _cleanable(self) -> list[Log]:
+        """Return the logs that stay where they are: one that is cleaned is not what is being copied (ADM-69)."""
+        with self._lock:
+            return [one for partition, one in self._logs.items() if partition not in self._copies]
 
     def find_strays(self) -> set[TopicPartition]:
         """Return the partitions whose open logs are not this cluster's by now; nothing is done about them here."""
         noted: dict[TopicPartition, TopicIdentity | None] = {}
 
         def read(directory: LogDir) -> None:
-            noted.update((one.partition, read_identity(one.directory)) for one in directory.logs)
+            own = (one for one in directory.logs if self._logs.get(one.partition) is one)
+            noted.update((one.partition, read_identity(one.directory)) for one in own)
 
         self._for_each_dir(read, needed=True)
         return self._find_strays(noted).strays
@@ -223,7 +230,7 @@ class LogManager:
         self._expected = self._identities_of(topics) if topics else {}
 
     def get_or_create(self, partition: TopicPartition, is_new: bool = False) -> Log:
-        """Return the log; a new one goes to the dir with the fewest partitions (BRK-41).
+        """Return the log; a new one goes to the dir asked for (ADM-68), else to that with the fewest partitions (BRK-41).
 
         While a dir is offline a log that is not new may lie there: it is not made anew (BRK-159). Raises StorageError, and
         what ``overrides_of`` raises.
@@ -254,7 +261,9 @@ class LogManager:
             raise StorageError(f"{partition}: no log dir is usable")
         if partition in self._just_deleted:
             self._forget_deleted()  # else a crash now would apply the old log's offsets to the new one
-        directory = min(self._dirs, key=lambda one: one.log_count)
+        asked_for = self._wanted_dirs.pop(partition, None)
+        fewest = min(self._dirs, key=lambda one: one.log_count)
+        directory = next((one for one in self._dirs if one.path == asked_for), fewest)
         path = directory.partition_path(partition)
         try:
             path.mkdir(exist_ok=True)  # from a try that lacked descriptors; no log is opened in it
@@ -294,9 +303,7 @@ class LogManager:
         Raises StorageError.
         """
         if (doomed := self._take_away(partition, DELETED)) is not None:
-            delay_ms = doomed.config.file_delete_delay_ms
-            renamed = doomed.directory
-            self._scheduler.schedule("log-delete", lambda: self._removal.erase(renamed), delay_ms=delay_ms)
+            self._erase_soon(doomed)
 
     def set_aside(self, partition: TopicPartition) -> None:
         """Drop a log that belongs to no partition of this broker; its files are kept for a day. Raises StorageError."""
@@ -309,21 +316,117 @@ class LogManager:
 
     def _take_away(self, partition: TopicPartition, kind: str) -> Log | None:
         """Let go of the log and rename its directory; None when there is none. Raises StorageError."""
+        self.drop_copy(partition)
         with self._lock:
+            self._wanted_dirs.pop(partition, None)
             gone = self._logs.pop(partition, None)
-            if gone is None:
-                return None
-            directory = next(one for one in self._dirs if one.remove(partition))
-            self._just_deleted.add(partition)
+        if gone is not None:
+            self._let_go(gone, kind)
+        return gone
+
+    def _let_go(self, gone: Log, kind: str) -> None:
+        with self._lock:
+            directory = next((one for one in self._dirs if one.remove(gone)), None)
+            self._just_deleted.add(gone.partition)
         gone.abandon()  # first: retention or compaction, finding no files, would take the disk for broken
+        if directory is None:
+            return  # its dir went offline a moment ago
         try:
-            renamed = directory.rename_away(gone.directory, kind)
+            renamed = directory.rename_away(gone.partition, gone.directory, kind)
         except OSError as e:
             self.take_offline(directory.path, e)
-            raise StorageError(f"{partition}: {e}") from e
+            raise StorageError(f"{gone.partition}: {e}") from e
         gone.abandon(renamed)
         self._scheduler.schedule("log-checkpoint", self._forget_deleted, delay_ms=_GATHER_MS)
-        return gone
+
+    # --- logs that move to another dir (ADM-69) ------------------------------------------------------------------
+
+    def want_in(self, partition: TopicPartition, path: Path) -> None:
+        """Have the log of the partition made in that dir, once it is made."""
+        with self._lock:
+            self._wanted_dirs[partition] = path
+
+    def create_copy(self, partition: TopicPartition, path: Path) -> Log:
+        """Make an empty log in another log dir, for the partition's to be copied to. Raises StorageError."""
+        config = self._log_config(partition.topic)
+        with self._lock:
+            if self._offline or self._closed:
+                raise StorageError(
+                    f"{partition} cannot move while a log dir is offline: {list(map(str, self._offline))}"
+                )
+            moving = self._logs.get(partition)
+            directory = next((one for one in self._dirs if one.path == path), None)
+            if moving is None or directory is None or partition in self._copies:
+                raise StorageError(f"{partition} cannot move to {path}")
+            if partition in self._just_deleted:
+                self._forget_deleted()  # else a crash now would apply an earlier copy's offsets to this one
+            there = directory.future_path(partition)
+            try:
+                there.mkdir()
+                created = open_log(there, partition, config, self._services(directory), clean=True)
+                if (identity := read_identity(moving.directory)) is not None:
+                    write_identity(there, identity)
+            except OSError as e:
+                if is_passing(e):
+                    shutil.rmtree(there, ignore_errors=True)
+                _check_resources(there, e)
+                self.take_offline(directory.path, e)
+                raise StorageError(f"{partition} cannot be copied to {path}: {e}") from e
+            created.state.cleaned_to = (
+                moving.state.cleaned_to
+            )  # what a round under way cleans may be copied before that
+            self._copies[partition] = created
+            directory.add(created)
+            self._wanted_dirs.pop(partition, None)
+        log.info("%s moves from %s to %s", partition, moving.directory.parent, path)
+        return created
+
+    def drop_copy(self, partition: TopicPartition) -> None:
+        """Give up the move of a log; the copy is erased later. Nothing when there is none. Raises StorageError."""
+        with self._lock:
+            copy = self._copies.pop(partition, None)
+        if copy is not None:
+            log.info("%s moves to %s no more", partition, copy.directory.parent)
+            self._let_go(copy, DELETED)
+            self._erase_soon(copy)
+
+    def replace_with_copy(self, partition: TopicPartition) -> Log:
+        """Have the copy take the place of the log, which has the same records; return it. The former one is erased later.
+
+        Nobody appends to either meanwhile. Raises StorageError; if ``get`` gives the former log then, it goes on with it.
+        """
+        with self._lock:
+            former, copy = self._logs.get(partition), self._copies.get(partition)
+        if former is None or copy is None:
+            raise StorageError(f"{partition} does not move")
+        prepare(former, copy)
+        with former.state.lock, copy.state.lock, self._lock:
+            source, target = (
+                next((one for one in self._dirs if one.path == each.directory.parent), None) for each in (former, copy)
+            )
+            if source is None or target is None:
+                raise StorageError(f"{partition} does not move any more: its log dir is offline")
+            copy.advance_log_start(former.log_start_offset)
+            self._guarded(target, LogDir.write_log_starts, needed=True)
+            if self._copies.get(partition) is not copy:
+                raise StorageError(f"{partition} does not move any more")
+            take_over(former, copy, target.partition_path(partition))
+            self._logs[partition] = self._copies.pop(partition)
+            source.remove(former)
+            self._just_deleted.add(partition)
+            former.state.closed = True
+        log.info("%s has moved from %s to %s", partition, source.path, target.path)
+        try:
+            former.rename(source.path_away(partition, DELETED))  # reads under way go on
+        except OSError as e:
+            self.take_offline(source.path, e)
+        self._scheduler.schedule("log-checkpoint", self._forget_deleted, delay_ms=_GATHER_MS)
+        self._erase_soon(former)
+        return copy
+
+    def _erase_soon(self, gone: Log) -> None:
+        directory, delay_ms = gone.directory, gone.config.file_delete_delay_ms
+        self._scheduler.schedule("log-delete", lambda: self._removal.erase(directory), delay_ms=delay_ms)
 
     def _forget_deleted(self) -> None:
         """Take deleted logs out of the checkpoints; one writing serves all deletions of a moment."""
@@ -341,7 +444,7 @@ class LogManager:
         config = LogConfig.from_broker(self._config, overrides)
         with self._lock:
             self._config_changes += 1
-        for one in self.logs():
+        for one in (*self.logs(), *self.copies()):
             if one.partition.topic == topic:
                 one.update_config(config)
 
@@ -351,7 +454,7 @@ class LogManager:
         with self._lock:
             self._config = config
             self._config_changes += 1
-        logs = self.logs()
+        logs = [*self.logs(), *self.copies()]
         configs = {topic: self._log_config(topic) for topic in {one.partition.topic for one in logs}}
         for one in logs:
             one.update_config(configs[one.partition.topic])
@@ -373,7 +476,7 @@ class LogManager:
     def apply_retention(self) -> None:
         """Remove what no log has to keep, and idle producers."""
         idle_since = time.time() * 1000 - self._config.transactional_id_expiration_ms
-        for one in self.logs():
+        for one in (*self.logs(), *self.copies()):
             with contextlib.suppress(StorageError):  # its dir was taken offline; go on with the others
                 one.expire_producers(int(idle_since))
                 one.apply_retention()
@@ -381,13 +484,13 @@ class LogManager:
     def flush_due(self) -> None:
         """Flush the logs whose ``flush.ms`` has passed."""
         now_ms = time.time() * 1000
-        for one in self.logs():
+        for one in (*self.logs(), *self.copies()):
             if now_ms - one.state.last_flush_ms >= one.config.flush_ms:
                 with contextlib.suppress(StorageError):  # as above
                     one.flush()
 
     def _release_idle(self) -> None:
-        for one in self.logs():
+        for one in (*self.logs(), *self.copies()):
             one.release_idle()
 
     # --- checkpoints ---------------------------------------------------------------------------------------------
@@ -403,15 +506,24 @@ class LogManager:
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
         """Return the checkpointed ones of all live dirs; a dir whose file is damaged goes offline."""
         found: dict[TopicPartition, int] = {}
-        self._for_each_dir(lambda directory: found.update(directory.read_high_watermarks()), needed=True)
+
+        def read(directory: LogDir) -> None:
+            here = directory.read_high_watermarks()
+            moved = {one.partition for one in directory.logs if self._logs.get(one.partition) is not one}
+            elsewhere = {p for p, one in self._logs.items() if one.directory.parent != directory.path}
+            found.update({p: offset for p, offset in here.items() if p not in moved | elsewhere})
+
+        self._for_each_dir(read, needed=True)
         return found
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Checkpoint those of partitions with a log here, each in its log's dir (BRK-80)."""
 
         def write(directory: LogDir) -> None:
+            copies = [one for one in self.copies() if one.directory.parent == directory.path]
+            reached = {one.partition: min(offsets.get(one.partition, 0), one.log_end_offset) for one in copies}
             try:
-                directory.write_high_watermarks(offsets)
+                directory.write_high_watermarks({**offsets, **reached} if reached else offsets)
             except OSError as e:
                 if not is_passing(e):
                     log.critical("Error writing to highwatermark file: ", exc_info=e)
@@ -462,12 +574,18 @@ class LogManager:
                 return
             self._offline[path] = error
             failed = [directory for directory in self._dirs if directory.path == path]
-            lost = [one for directory in failed for one in directory.logs]
+            closing = [one for directory in failed for one in directory.logs]
+            lost = [
+                one for one in closing if self._logs.get(one.partition) is one
+            ]  # at the start they may not be known yet
             for one in lost:
-                self._logs.pop(one.partition, None)  # at the start they may not be known yet
+                del self._logs[one.partition]
+            for one in closing:
+                if self._copies.get(one.partition) is one:
+                    del self._copies[one.partition]
             self._dirs = [directory for directory in self._dirs if directory.path != path]
         log.error("log dir %s is offline with %d partitions: %s", path, len(lost), error)
-        for one in lost:
+        for one in closing:
             one.state.closed = True
         for directory in failed:
             directory.close()

@@ -111,6 +111,17 @@ class LeaderEpochCache:
             if self._epochs:
                 self._keep([], [])
 
+    def adopt(self, other: "LeaderEpochCache") -> None:
+        """Take over what is known of a log with the same records; also of epochs in which none was written."""
+        entries = other.entries
+        with self._lock:
+            self._keep([epoch for epoch, _ in entries], [start for _, start in entries])
+
+    def follow_to(self, directory: Path) -> None:
+        """Go on in the directory of the log, which was renamed."""
+        with self._lock:
+            self._path = directory / self._path.name
+
     def sync(self) -> None:
         """Bring changes to the disk. Raises OSError."""
         with self._lock:

@@ -154,6 +154,17 @@ class Log:
             except OSError as e:
                 raise state.disk_failed(e) from e
 
+    def rename(self, directory: Path) -> None:
+        """Give its directory another name; reads under way go on by that. Raises OSError, and changes nothing then."""
+        state = self.state
+        with state.lock:
+            state.directory.rename(directory)
+            state.directory = directory
+            state.leader_epochs.follow_to(directory)
+            for segment in state.segments:
+                segment.follow_to(directory)
+            state.segments.replace(list(state.segments))  # who missed a file looks again
+
     def abandon(self, directory: Path | None = None) -> None:
         """Let go without writing: the dir is offline, or the partition was deleted and now is in ``directory``."""
         state = self.state

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from kafkatool.broker.storage.log.leader_epochs import LeaderEpochCache
 from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.broker.storage.producers.producer_state import ProducerState
+from kafkatool.broker.storage.segment.segment import Segment
 from kafkatool.broker.storage.segment.segments import Segments
 from kafkatool.core.errors import OutOfResourcesError, StorageError
 from kafkatool.core.model.values import TopicPartition
@@ -88,6 +89,13 @@ class LogState:
         """Raise StorageError if the log is closed or its log dir is offline."""
         if self.closed:
             raise StorageError(f"{self.partition}: its log is closed or its log dir is offline")
+
+    def erase(self, segments: Iterable[Segment]) -> None:
+        """Remove the files of segments that were marked deleted, where the log is by now. Raises OSError."""
+        for segment in segments:
+            with self.lock:
+                segment.follow_to(self.directory)
+            segment.erase()
 
     def disk_failed(self, error: OSError, *, midway: bool = False) -> StorageError:
         """Report that the disk failed, which takes the log dir offline; return the error to raise.

@@ -17,7 +17,7 @@ from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.broker.storage.producers.producer_reload import apply_marker
 from kafkatool.broker.storage.producers.producer_snapshot import delete_snapshots, write_snapshot
 from kafkatool.broker.storage.producers.producer_state import Verification
-from kafkatool.broker.storage.segment.segment import FRESH_SUFFIX, Segment, erase, must_roll
+from kafkatool.broker.storage.segment.segment import FRESH_SUFFIX, Segment, must_roll
 from kafkatool.broker.storage.segment.transaction_index import OpenTransactionIndex
 from kafkatool.core.protocol.records.batches import CONTROL, TRANSACTIONAL, BatchHeader, set_base_offset_and_epoch
 
@@ -224,7 +224,7 @@ class LogWriter:
         for segment in segments:
             segment.mark_deleted()
         if segments:
-            state.services.defer(lambda: erase(segments), state.config.file_delete_delay_ms)
+            state.services.defer(lambda: state.erase(segments), state.config.file_delete_delay_ms)
 
     def _flush_if_due(self, config: LogConfig) -> None:
         if self._state.end.offset - self._state.recovery_point >= config.flush_messages:

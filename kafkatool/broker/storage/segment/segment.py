@@ -321,6 +321,12 @@ class Segment:
         self.offset_index.path = self._path_of(".index")
         self.time_index.path = self._path_of(".timeindex")
 
+    def follow_to(self, directory: Path) -> None:
+        """Go on in the directory of the log, which was renamed. Under the lock."""
+        self._directory = directory
+        self.offset_index.path = self._path_of(".index")
+        self.time_index.path = self._path_of(".timeindex")
+
     def erase(self) -> None:
         """Remove the files, by the names they have now."""
         for kind in _ALL_SUFFIXES:
@@ -348,9 +354,3 @@ def must_roll(segment: Segment, planned_bytes: int, batch: ReceivedBatch, config
     else:
         age_ms = time.time() * 1000 - segment.created_ms
     return age_ms > config.longest_segment_ms - segment.roll_jitter_ms
-
-
-def erase(segments: Iterable[Segment]) -> None:
-    """Remove the files of segments that were marked deleted. Raises OSError."""
-    for segment in segments:
-        segment.erase()

@@ -96,8 +96,8 @@ def test_a_partition_deleted_in_the_middle_of_a_round_does_not_look_like_a_faile
     deleting = threading.Thread(target=manager.delete, args=(_A,))
     rename, finish = LogDir.rename_away, SegmentCopy.finish
 
-    def then_wait(directory: LogDir, path: Path, kind: str) -> Path:
-        gone = rename(directory, path, kind)
+    def then_wait(directory: LogDir, partition: TopicPartition, path: Path, kind: str) -> Path:
+        gone = rename(directory, partition, path, kind)
         renamed.set()
         assert go_on.wait(60)
         return gone
@@ -147,13 +147,13 @@ def test_a_checkpoint_beyond_the_log_counts_for_nothing(start: Start, tmp_path: 
 
 
 @pytest.mark.spec("BRK-145")
-def test_a_replica_on_its_way_between_log_dirs_is_left_alone(start: Start, tmp_path: Path) -> None:
-    """Kafka would go on moving it when it is asked again; this broker does not move replicas."""
+def test_a_copy_of_a_log_that_is_not_here_is_set_aside_and_not_adopted(start: Start, tmp_path: Path) -> None:
     future = tmp_path / f"a-0.{'0' * 32}-future"
     future.mkdir()
     (future / "00000000000000000000.log").write_bytes(b"half a batch")
     manager = start()
-    assert manager.logs() == []
+    assert (manager.logs(), manager.copies()) == ([], [])
     _dirty(manager.get_or_create(_A))
     manager.shutdown()
-    assert [path.name for path in future.iterdir()] == ["00000000000000000000.log"]
+    (stray,) = tmp_path.glob("a-0.*-stray")
+    assert [path.name for path in stray.iterdir()] == ["00000000000000000000.log"]
