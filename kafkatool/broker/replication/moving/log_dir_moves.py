@@ -15,7 +15,6 @@ from kafkatool.broker.replication.partition.local_partitions import LocalPartiti
 from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.replication.partition.replica_copy import ReplicaCopy
 from kafkatool.broker.replication.partition.replication_quota import NO_RATE, RateWindow
-from kafkatool.broker.storage.directories.log_dir import can_move
 from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.core.errors import OutOfResourcesError, StorageError
@@ -88,7 +87,7 @@ class LogDirMoves:
             Asked(
                 path=path or Path(name),
                 is_log_dir=path is not None,
-                fits_name=can_move(topic_partition),
+                fits_name=manager.can_move(topic_partition),
                 live_dirs=live,
                 some_offline=bool(offline),
                 found=found if isinstance(found, ErrorCode) else ErrorCode.NONE,

@@ -10,6 +10,7 @@ __all__ = [
     "partition",
     "partition_reads",
     "replica",
+    "replica_copy",
     "replication_quota",
     "session_epochs",
 ]

@@ -38,18 +38,13 @@ DELETED, STRAY, FUTURE = "delete", "stray", "future"
 _DELETED = re.compile(rf".+-\d+\.[0-9a-f]{{32}}-{DELETED}")
 _STRAY = re.compile(rf".+-\d+\.[0-9a-f]{{32}}-{STRAY}")
 _FUTURE = re.compile(rf"(.+)-(\d+)\.[0-9a-f]{{32}}-{FUTURE}")
-_MAX_NAME_BYTES = 255  # of a file; a topic's name may take 249 of them
+MAX_NAME_BYTES = 255  # of a file; a topic's name may take 249 of them
 _CLOSING_THREADS = 4  # fsyncs of several files at a time share the disk's journal writes
 
 
 def future_name(partition: TopicPartition) -> str:
     """Return a name as Kafka gives to the directory of a log on its way to another log dir."""
     return f"{partition.topic}-{partition.partition}.{uuid.uuid4().hex}-{FUTURE}"
-
-
-def can_move(partition: TopicPartition) -> bool:
-    """Tell whether the file system takes that name: it has 40 characters more than the partition's own."""
-    return len(future_name(partition)) <= _MAX_NAME_BYTES
 
 
 class LogDir:
@@ -102,7 +97,7 @@ class LogDir:
     def path_away(self, partition: TopicPartition, kind: str) -> Path:
         """Return a name that no log has, for DELETED or STRAY."""
         rest = f"-{partition.partition}.{uuid.uuid4().hex}-{kind}"
-        return self.path / (partition.topic[: _MAX_NAME_BYTES - len(rest)] + rest)  # names of topics are ASCII
+        return self.path / (partition.topic[: MAX_NAME_BYTES - len(rest)] + rest)  # names of topics are ASCII
 
     def rename_away(self, partition: TopicPartition, path: Path, kind: str) -> Path:
         """Give a partition directory such a name. Raises OSError.

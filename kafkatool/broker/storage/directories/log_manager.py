@@ -20,7 +20,7 @@ from kafkatool.broker.storage.checkpoint import CheckpointDamagedError, is_passi
 from kafkatool.broker.storage.compaction.log_cleaner import LogCleaner
 from kafkatool.broker.storage.directories.directory_removal import DirectoryRemoval
 from kafkatool.broker.storage.directories.found_logs import FoundLogs
-from kafkatool.broker.storage.directories.log_dir import DELETED, STRAY, LogDir
+from kafkatool.broker.storage.directories.log_dir import DELETED, MAX_NAME_BYTES, STRAY, LogDir, future_name
 from kafkatool.broker.storage.directories.taking_over import prepare, take_over
 from kafkatool.broker.storage.directories.topic_identity import (
     Judgement,
@@ -340,6 +340,11 @@ class LogManager:
         self._scheduler.schedule("log-checkpoint", self._forget_deleted, delay_ms=_GATHER_MS)
 
     # --- logs that move to another dir (ADM-69) ------------------------------------------------------------------
+
+    @staticmethod
+    def can_move(partition: TopicPartition) -> bool:
+        """Tell whether the file system takes the name of a copy: it has 40 characters more than the partition's own."""
+        return len(future_name(partition)) <= MAX_NAME_BYTES
 
     def want_in(self, partition: TopicPartition, path: Path) -> None:
         """Have the log of the partition made in that dir, once it is made."""
