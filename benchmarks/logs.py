@@ -38,17 +38,18 @@ TIMEOUT_S: Final = 3600
 SAMPLE_S: Final = 0.1
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
-_PR_SET_CHILD_SUBREAPER: Final = 36
+PR_SET_CHILD_SUBREAPER: Final = 36
 _STAMP: Final = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3})\] ")
 
 
 class Run(NamedTuple):
-    """One process tree from start to end. Memory is what its largest process of Java, and of Python, had at most."""
+    """One process tree from start to end. Memory is the most that one process had: of Java, of Python's tasks, kt itself."""
 
     wall_s: float
     cpu_s: float
     java_mb: float
-    python_mb: float
+    task_mb: float
+    driver_mb: float
 
 
 def grow(directory: Path, lines: int) -> list[Path]:
@@ -69,7 +70,7 @@ def grow(directory: Path, lines: int) -> list[Path]:
 
 def run(command: Sequence[str], output: Path, **environment: str) -> Run:
     """Runs a command with its stdout in a file. RuntimeError if it fails."""
-    peaks = {"java": 0, "python": 0}
+    peaks = {"java": 0, "python": 0, "root": 0}
     spent: dict[int, float] = {}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
@@ -88,7 +89,7 @@ def run(command: Sequence[str], output: Path, **environment: str) -> Run:
     if code:
         raise RuntimeError(f"{' '.join(command)[:200]} ended with {code}: {told[-2000:]}")
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime + sum(spent.values())
-    return Run(wall_s, cpu_s, peaks["java"] / 1e6, peaks["python"] / 1e6)
+    return Run(wall_s, cpu_s, *(peaks[kind] / 1e6 for kind in ("java", "python", "root")))
 
 
 def measure(lines: int, rounds: int, directory: Path) -> str:
@@ -133,7 +134,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--directory", type=Path, help="where the logs are made (default: TMPDIR; thrice their size)")
     options = parser.parse_args()
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what a killed JVM leaves is ours to wait for
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what a killed JVM leaves is ours to wait for
     if not usable(archive_path(find_java())):
         print("making the class-data archive", file=sys.stderr)
         make()
@@ -151,7 +152,7 @@ def _table(title: str, runs: dict[str, list[Run]]) -> str:
         medians = Run(*(statistics.median(column) for column in zip(*done, strict=True)))
         kafka = medians if name.startswith("Kafka") or kafka is None else kafka
         ratios = f"{medians.wall_s / kafka.wall_s:.2f} | {medians.cpu_s / kafka.cpu_s:.2f}"
-        memory = f"{medians.java_mb:.0f}, {medians.python_mb:.0f}"
+        memory = f"{medians.java_mb:.0f}, {max(medians.task_mb, medians.driver_mb):.0f}"
         rows.append(f"| {name} | {medians.wall_s:.2f} | {medians.cpu_s:.2f} | {ratios} | {memory} |\n")
     return "".join(rows)
 
@@ -173,9 +174,11 @@ def _watch(pid: int, peaks: dict[str, int], spent: dict[int, float]) -> None:
         family = [(pid, "")]  # each process with the kind of its parent
         for process, parent in family:
             with suppress(OSError):  # it has ended
-                kind = "java" if "java" in Path(f"/proc/{process}/comm").read_text() else "python"
+                # by its program: until a process that the JVM starts has one of its own, its memory is the JVM's
+                kind = "java" if Path(f"/proc/{process}/exe").readlink().name == "java" else "python"
                 resident = int(Path(f"/proc/{process}/statm").read_text().split()[1]) * PAGE_BYTES
-                peaks[kind] = max(peaks[kind], resident)
+                of = "root" if process == pid and kind == "python" else kind
+                peaks[of] = max(peaks[of], resident)
                 if parent == kind == "python":
                     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
                     spent[process] = (int(fields[11]) + int(fields[12])) / TICKS_PER_S

@@ -1,5 +1,5 @@
 """The one file that touches pyspark below its public surface: ``_jvm``, ``_jsc``, ``_gateway``, ``_accumulatorServer``,
-``RDD._jrdd`` and ``_reserialize``.
+``RDD._jrdd`` and ``_reserialize``, ``DataFrame._jdf``, and the server for callbacks.
 
 They let us connect to a JVM that we started ourselves, let go of one that is dead, and pass bytes as they are. What else
 is relied on without being documented (the launcher's variables and class, the daemon) is spelled in ``jvm``, ``session``
@@ -60,6 +60,29 @@ def java_new(context: Any, java_class: Any) -> Any:
     gateway, classes = context._gateway, context._jvm
     constructor = java_class.getDeclaredConstructor(gateway.new_array(classes.java.lang.Class, 0))
     return constructor.newInstance(gateway.new_array(classes.java.lang.Object, 0))
+
+
+def driver_loader(context: Any) -> Any | None:
+    """Return the JVM's loader that all threads of a driver share and that takes more classes; None if it has none."""
+    classes, found = context._jvm, None
+    kind = classes.java.lang.Class.forName("org.apache.spark.util.MutableURLClassLoader")
+    loader = classes.java.lang.Thread.currentThread().getContextClassLoader()
+    while loader is not None:
+        found = loader if kind.isInstance(loader) else found
+        loader = loader.getParent()
+    return found
+
+
+def serve_callbacks(context: Any) -> None:
+    """Let the JVM call functions of this process, as pyspark does for foreachBatch; again does no harm."""
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    ensure_callback_server_started(context._gateway)
+
+
+def java_rows(frame: Any) -> Any:
+    """Return a DataFrame as the JVM's Dataset."""
+    return frame._jdf
 
 
 def java_strings(context: Any, *texts: str) -> Any:

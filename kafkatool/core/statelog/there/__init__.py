@@ -2,7 +2,7 @@
 
 Logs are read through Spark's connectors, in ranges; what belongs together meets by Spark's shuffle, which spills and
 recomputes; results are written through Spark's committers. No path is shared but the URIs, and our code is sent to the
-workers, which need a bare Python. Doors: ``workers``, ``files``, ``carrier``, ``output``, ``frames``.
+workers, which need a bare Python. Doors: ``workers``, ``files``, ``carrier``, ``output``, ``frames``, ``format``.
 """
 
-__all__ = ["carrier", "files", "frames", "output", "workers"]
+__all__ = ["carrier", "files", "format", "frames", "output", "workers"]

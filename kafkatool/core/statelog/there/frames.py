@@ -63,9 +63,7 @@ def records(spark: Any, uris: str | Sequence[str], *, chunk_bytes: int = CHUNK_B
     The logs are read and shuffled once, at once; what must be known about them is told as Python warnings.
     UsageError for logs that are missing or no text.
     """
-    directory = Path(tempfile.mkdtemp(prefix="kt-logs-"))
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)  # Spark serves what it is to send from there
-    workers = Workers(_Session(spark), directory)
+    workers = _workers(spark)
     opened = open_remote(workers, [uris] if isinstance(uris, str) else uris, [])
     for warning in (*opened.warnings, *opened.broken):
         warnings.warn(warning, stacklevel=2)
@@ -109,6 +107,19 @@ def facts(records: Any) -> Any:
     observed = rows.rdd.mapPartitions(_observations)
     found = observed.partitionBy(number, _bucket).mapPartitions(_facts)
     return records.sparkSession.read.schema(FACTS_SCHEMA).json(found)
+
+
+_SHIPPED: dict[str, Workers] = {}
+"""By Spark's application: code is sent to its workers once."""
+
+
+def _workers(spark: Any) -> Workers:
+    application = spark.sparkContext.applicationId
+    if application not in _SHIPPED:
+        directory = Path(tempfile.mkdtemp(prefix="kt-logs-"))
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)  # Spark serves what it is to send from there
+        _SHIPPED[application] = Workers(_Session(spark), directory)
+    return _SHIPPED[application]
 
 
 def _text(piece: bytes) -> str:

@@ -2,8 +2,10 @@
 
 import sys
 import zipfile
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from kafkatool.core.statelog.spark.pyspark_private import java_context, java_new, jvm
@@ -32,14 +34,26 @@ def ship(context: Any, directory: Path) -> Any:
     context.addPyFile(str(packed))
     while str(packed) in sys.path:  # it is for the workers: we have the package itself
         sys.path.remove(str(packed))
+    jar = directory / "kafkatool-reader.jar"
+    loader = compile_java(context, READER_CLASS, jar)
+    java_context(context).addJar(str(jar))
+    return java_new(context, loader.loadClass(READER_CLASS))
+
+
+def compile_java(context: Any, name: str, jar: Path, *, texts: Mapping[str, str] = MappingProxyType({})) -> Any:
+    """Compile a class whose source is in this room, by Spark's Janino, into a jar that has these text files, too.
+
+    Return the JVM's loader of what was compiled.
+    """
     classes = jvm(context)
     compiler = classes.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(classes.java.lang.Thread.currentThread().getContextClassLoader())
-    compiler.cook((files("kafkatool.core.statelog.there") / "RangeReader.java").read_text())
+    source = f"{name.rpartition('.')[2]}.java"
+    compiler.cook((files("kafkatool.core.statelog.there") / source).read_text())
     codes = compiler.getBytecodes()
-    jar = directory / "kafkatool-reader.jar"
     with zipfile.ZipFile(jar, "w") as written:
-        for name in codes:
-            written.writestr(f"{name.replace('.', '/')}.class", bytes(codes[name]))
-    java_context(context).addJar(str(jar))
-    return java_new(context, compiler.getClassLoader().loadClass(READER_CLASS))
+        for compiled in codes:
+            written.writestr(f"{compiled.replace('.', '/')}.class", bytes(codes[compiled]))
+        for path, text in texts.items():
+            written.writestr(path, text)
+    return compiler.getClassLoader()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pyspark import daemon, java_gateway, worker
 from pyspark.core.context import SparkContext
+from pyspark.sql import SparkSession
 
 from kafkatool.core.statelog.spark.jvm import GATEWAY_CLASS, OPENED_PACKAGES, spark_jars
 from kafkatool.core.statelog.spark.pyspark_private import (
@@ -19,11 +20,14 @@ from kafkatool.core.statelog.spark.pyspark_private import (
     PORT,
     SECRET,
     bytes_rdd,
+    driver_loader,
     java_bytes,
     java_context,
     java_new,
+    java_rows,
     java_strings,
     jvm,
+    serve_callbacks,
 )
 from kafkatool.core.statelog.spark.session import Spark
 
@@ -59,6 +63,27 @@ def test_arrays_and_objects_of_the_jvm_can_be_made(spark: Spark) -> None:
         return list(java_strings(context, "a", "b")), str(java_new(context, of_class).append("c").toString())
 
     assert spark.with_context(make) == (["a", "b"], "c"), "SparkContext._gateway.new_array"
+
+
+def test_submission_loads_classes_by_a_loader_that_takes_more(spark: Spark) -> None:
+    assert spark.with_context(driver_loader) is None, "its class is there, but not used: the JVM was run directly"
+    (core,) = (jar for jar in spark_jars() if jar.name.startswith("spark-core_"))
+    path = "org/apache/spark/deploy/SparkSubmit.class"
+    assert b"org/apache/spark/util/MutableURLClassLoader" in zipfile.ZipFile(core).read(path), "driver_loader"
+
+
+def test_the_server_for_callbacks_is_started_once_for_a_gateway(spark: Spark) -> None:
+    def port(context: Any) -> int:
+        serve_callbacks(context)
+        gateway = inspect.getattr_static(context, "_gateway")
+        return int(gateway.get_callback_server().get_listening_port())
+
+    assert spark.with_context(port) == spark.with_context(port), "java_gateway.ensure_callback_server_started"
+
+
+def test_a_data_frame_is_a_dataset_of_the_jvm(spark: Spark) -> None:
+    rows = spark.with_context(lambda context: java_rows(SparkSession(context).range(3)))
+    assert rows.count() == 3, "DataFrame._jdf"
 
 
 def test_a_context_without_its_jvm_stops_at_once() -> None:
