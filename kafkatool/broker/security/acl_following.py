@@ -75,7 +75,9 @@ class AclFollower:
 
     def _pass(self) -> None:
         """Look for change nodes, which also watches for the next ones, then read what they name."""
-        anew, self._all_anew = self._all_anew, False
+        anew = self._all_anew
+        if anew:  # one that is asked for between these lines is done here, too
+            self._all_anew = False
         changed: set[ResourcePattern] = set()
         seen: set[str] = set()
         for pattern_type, root in AclChangeZnode.PATHS.items():

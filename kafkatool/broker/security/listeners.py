@@ -13,7 +13,7 @@ from kafkatool.broker.security.login import SaslListener
 from kafkatool.broker.security.mechanisms import PLAIN, SERVED, PlainUsers, ScramUsers, exchanges
 from kafkatool.broker.security.principal import ANONYMOUS, USER, Principal
 from kafkatool.broker.settings.config import BrokerConfig
-from kafkatool.broker.settings.inter_broker import login_module
+from kafkatool.broker.settings.inter_broker import login_file_notes, login_module
 from kafkatool.broker.settings.listeners import listener_properties
 from kafkatool.core.errors import ConfigError
 from kafkatool.core.model.values import Endpoint
@@ -61,6 +61,9 @@ def secure_listeners(
 ) -> dict[str, ListenerSecurity]:
     """Make the security of each listener. Raises ConfigError."""
     made = {}
+    if any(endpoint.protocol.startswith("SASL") for endpoint in config.listeners):
+        for note in login_file_notes(config.properties):
+            log.warning("%s", note)
     for endpoint in config.listeners:
         properties = listener_properties(config.properties, endpoint.listener)
         made[endpoint.listener] = _secure(endpoint, properties, config, scram_users, versions)

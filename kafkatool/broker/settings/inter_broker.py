@@ -1,7 +1,6 @@
 """How a broker logs in: the module of a listener and mechanism, what its connections to others need (SEC-48, 64)."""
 
 import os
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,16 +22,14 @@ def login_module(given: Mapping[str, str], listener: str, mechanism: str) -> "Lo
     ``listener.name.<l>.<mechanism>.sasl.jaas.config``, else section ``<l>.KafkaServer``, else ``KafkaServer`` of the
     JAAS file. Raises ConfigError.
     """
+    from kafkatool.core.security.credential_files import read_credential_file
     from kafkatool.core.security.jaas import parse_jaas, parse_module
 
     name = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
     if text := given.get(name):
         return parse_module(text, name)
     if (path := _jaas_file(given)) is not None:
-        try:
-            sections = parse_jaas(path.read_text(), str(path))
-        except OSError as e:
-            raise ConfigError(f"cannot read {path}: {e.strerror}") from e
+        sections = parse_jaas(read_credential_file(path).text, str(path))
         last_part = "PlainLoginModule" if mechanism == _PLAIN else "ScramLoginModule"
         for section in (f"{listener.lower()}.KafkaServer", "KafkaServer"):
             for module in sections.get(section, ()):
@@ -69,9 +66,16 @@ def inter_broker_security(given: Mapping[str, str], endpoint: Endpoint) -> Clien
     return ClientSecurity(endpoint.protocol, tls, login, where)
 
 
+def login_file_notes(given: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what is to be warned of the login file, if one is used. Raises ConfigError where it cannot be."""
+    from kafkatool.core.security.credential_files import read_credential_file
+
+    path = _jaas_file(given)
+    return () if path is None else read_credential_file(path).notes
+
+
 def _jaas_file(given: Mapping[str, str]) -> Path | None:
-    if path := given.get("kt.jaas.config"):
-        return Path(path)
-    flag = "-Djava.security.auth.login.config="
-    named = [word for word in shlex.split(os.environ.get("KAFKA_OPTS", "")) if word.startswith(flag)]
-    return Path(named[-1].removeprefix(flag)) if named else None
+    from kafkatool.core.security.zookeeper_security import login_file_of
+
+    named = given.get("kt.jaas.config") or login_file_of(os.environ.get("KAFKA_OPTS", ""))
+    return Path(named) if named else None

@@ -5,6 +5,7 @@ from typing import Final
 import click
 
 from kafkatool.commands.lazy import ActionGroup
+from kafkatool.commands.shared.credentials import go_by_authorizers_properties
 
 ACTIONS: Final = {
     "list": ("kafkatool.commands.acls.actions:list_", "Show ACLs, of a resource or of a principal."),
@@ -14,5 +15,7 @@ ACTIONS: Final = {
 
 
 @click.command(cls=ActionGroup, lazy=ACTIONS)
-def acls() -> None:
+@click.pass_context
+def acls(ctx: click.Context) -> None:
     """List, add and remove the ACLs that brokers with an authorizer go by."""
+    go_by_authorizers_properties(ctx)

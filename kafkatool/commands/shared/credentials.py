@@ -30,6 +30,7 @@ KAFKA_OPTS: Final = "KAFKA_OPTS"
 _CHOSEN: Final = "kafkatool.credentials."  # where click keeps what the flags say
 _OF_ZOOKEEPER: Final = ("zk-auth-file", "zk-tls-config-file", "zk-set-acl")
 _OF_BROKERS: Final = ("command-config", "listener")
+_FOR_ACLS: Final = "for-acls"
 _SECRET = re.compile(r"password\s*=|SCRAM-SHA-\d+\s*=\s*\[(?!\s*(iterations\s*=\s*\d+)?\s*\])", re.IGNORECASE)
 log = logging.getLogger(__name__)
 
@@ -113,6 +114,11 @@ def _warn(notes: Sequence[str]) -> None:
 # --- ZooKeeper -------------------------------------------------------------------------------------------------------
 
 
+def go_by_authorizers_properties(ctx: click.Context) -> None:
+    """Have ``authorizer.zookeeper.ssl.*`` of --zk-tls-config-file go before the others in this run: it is about ACLs."""
+    ctx.meta[_CHOSEN + _FOR_ACLS] = True
+
+
 def zookeeper_security() -> "ZooKeeperSecurity":
     """Read the login and TLS to ZooKeeper that flags, environment or settings name. Raises UsageError."""
     found: ZooKeeperSecurity = _once("zookeeper", _read_zookeeper_security)
@@ -127,11 +133,13 @@ def _read_zookeeper_security() -> "ZooKeeperSecurity":
             auth_file=_chosen("zk-auth-file"),
             tls_file=_chosen("zk-tls-config-file"),
             java_options=os.environ.get(KAFKA_OPTS, ""),
+            for_acls=_chosen(_FOR_ACLS) is not None,
         )
     except ConfigError as e:
         raise UsageError(str(e)) from e
     _warn(security.notes)
-    log.debug("zookeeper: %s", security.described)
+    for line in security.described:
+        log.debug("zookeeper: %s", line)
     return security
 
 

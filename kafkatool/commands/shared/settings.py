@@ -151,6 +151,7 @@ def _read(path: Path) -> Settings:
     import tomllib
 
     try:
+        _check_owner(path)
         values = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
         raise UsageError(f"cannot read settings {path}: {e}") from e
@@ -168,6 +169,12 @@ def _read(path: Path) -> Settings:
     if chosen is not None and not isinstance(chosen, str):
         raise UsageError(f"settings {path}: context is not a name; the tables are [contexts.NAME]")
     return Settings(_table(str(path), values), contexts, chosen, wrong)
+
+
+def _check_owner(path: Path) -> None:
+    """Raise UsageError for another user's: he could send logins, and what is to be changed, to a cluster of his own."""
+    if path.stat().st_uid not in (os.geteuid(), 0):
+        raise UsageError(f"settings {path} belong to another user, who could send you to his own cluster: copy them")
 
 
 def _table(where: str, values: Any) -> dict[str, str]:

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import click
 
-from kafkatool.core.errors import UsageError
+from kafkatool.commands.shared.printable import say
+from kafkatool.core.errors import ConfigError, UsageError
+from kafkatool.core.security.credential_files import read_credential_bytes
 
 STDIN = "-"
 
@@ -16,9 +18,13 @@ def read_password(file: str | None, user: str) -> bytes:
         data = sys.stdin.buffer.read()
     elif file is not None:
         try:
-            data = Path(file).read_bytes()
+            data, notes = read_credential_bytes(Path(file))
         except OSError as e:
             raise UsageError(f"--password-file {file}: {e.strerror}") from e
+        except ConfigError as e:
+            raise UsageError(f"--password-file: {e}") from e
+        for note in notes:
+            say(f"kt: warning: {note}", err=True)
     elif sys.stdin.isatty():
         text: str = click.prompt(f"Password of {user}", hide_input=True, confirmation_prompt=True, err=True)
         data = text.encode()

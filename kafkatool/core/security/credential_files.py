@@ -17,25 +17,42 @@ class CredentialFile(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
+class CredentialBytes(NamedTuple):
+    """The content of a file, and what is to be warned of."""
+
+    content: bytes
+    notes: tuple[str, ...] = ()
+
+
+def read_credential_bytes(path: Path) -> CredentialBytes:
+    """Read a file once. Raises OSError; ConfigError where it is neither the user's nor root's. A pipe is exempt."""
+    with path.open("rb") as file:
+        status = os.fstat(file.fileno())
+        content = file.read()
+    if not stat.S_ISREG(status.st_mode):
+        return CredentialBytes(content)
+    check_owner(path, status)
+    if status.st_mode & _OTHERS:
+        return CredentialBytes(content, (f"{path} can be read by other users of this machine: chmod 600 {path}",))
+    return CredentialBytes(content)
+
+
+def check_owner(path: Path, status: os.stat_result) -> None:
+    """Raise ConfigError for what is neither the user's nor root's: whose it is can change it."""
+    if status.st_uid not in (os.geteuid(), 0):
+        raise ConfigError(f"{path} belongs to another user, who could change it: copy it")
+
+
 def read_credential_file(path: Path, *, encoding: str = "utf-8") -> CredentialFile:
-    """Read a file once. Raises ConfigError when it cannot be read, or is neither the user's nor root's. A pipe is exempt."""
+    """Read the text of a file as ``read_credential_bytes``. Raises ConfigError, too, when it cannot be read."""
     try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            content = file.read()
+        content, notes = read_credential_bytes(path)
     except OSError as e:
         raise ConfigError(f"cannot read {path}: {e.strerror}") from e
     try:
-        text = content.decode(encoding)
+        return CredentialFile(content.decode(encoding), notes)
     except UnicodeDecodeError as e:
         raise ConfigError(f"{path} is not {encoding} text") from e
-    if not stat.S_ISREG(status.st_mode):
-        return CredentialFile(text)
-    if status.st_uid not in (os.geteuid(), 0):
-        raise ConfigError(f"{path} belongs to another user, who could change it: copy it")
-    if status.st_mode & _OTHERS:
-        return CredentialFile(text, (f"{path} can be read by other users of this machine: chmod 600 {path}",))
-    return CredentialFile(text)
 
 
 def write_credential_file(path: Path, content: bytes) -> None:

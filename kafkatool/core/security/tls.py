@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from kafkatool.core.errors import ConfigError
+from kafkatool.core.security.credential_files import read_credential_bytes
 from kafkatool.core.security.secret import Secret
 from kafkatool.core.security.stores import KeyPair, format_of, read_certificates, read_key_pair, read_pem_key_pair
 
@@ -25,6 +26,7 @@ ClientAuth = Literal["none", "requested", "required"]
 
 PROTOCOLS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _OLD: Final = ("SSLv2Hello", "SSLv2", "SSLv3", "TLSv1", "TLSv1.1")
+_ANY: Final = ("TLS", "SSL")  # of ``protocol``: whatever ``enabled.protocols`` has
 _UNREAD: Final = ("BKS", "UBER", "WINDOWS-ROOT", "WINDOWS-MY", "PKCS11", "KEYCHAINSTORE")
 _VERIFY: Final[Mapping[ClientAuth, ssl.VerifyMode]] = {
     "none": ssl.CERT_NONE,
@@ -63,7 +65,7 @@ def read_tls_settings(properties: Mapping[str, str], where: str, *, prefix: str 
             f"{said}endpoint.identification.algorithm is empty: host names are not checked against certificates"
         )
     return TlsSettings(
-        _key_pair(given, said),
+        _key_pair(given, said, notes),
         _authorities(given, said),
         versions,
         ciphers,
@@ -124,7 +126,16 @@ def _load_key(context: ssl.SSLContext, pair: KeyPair) -> None:
 # --- what the properties say -----------------------------------------------------------------------------------------
 
 
-def _key_pair(given: Mapping[str, str], said: str) -> KeyPair | None:
+def is_true(text: str, said: str) -> bool:
+    """Read true or false, as Kafka does. Raises ConfigError for another word: it must not mean that nothing is asked for."""
+    word = text.strip().lower()
+    if word not in ("true", "false", ""):
+        raise ConfigError(f"{said}={text}: must be true or false")
+    return word == "true"
+
+
+def _key_pair(given: Mapping[str, str], said: str, notes: list[str]) -> KeyPair | None:
+    """Read the key, if there is one; who else could read its store is added to the notes."""
     key_password = _secret(given, "key.password")
     key, chain = given.get("keystore.key"), given.get("keystore.certificate.chain")
     if key and chain:
@@ -134,7 +145,8 @@ def _key_pair(given: Mapping[str, str], said: str) -> KeyPair | None:
     location = given.get("keystore.location")
     if not location:
         return None
-    content, named = _store(given, "keystore", location, said)
+    content, named, warned = _store(given, "keystore", location, said)
+    notes += warned
     return read_key_pair(content, _secret(given, "keystore.password"), key_password, named)
 
 
@@ -144,22 +156,27 @@ def _authorities(given: Mapping[str, str], said: str) -> bytes | None:
     location = given.get("truststore.location")
     if not location:
         return None
-    content, named = _store(given, "truststore", location, said)
+    content, named, _ = _store(given, "truststore", location, said)
     return read_certificates(content, _secret(given, "truststore.password"), named)
 
 
-def _store(given: Mapping[str, str], which: str, location: str, said: str) -> tuple[bytes, str]:
-    """Return the content of a store, and what it is called in errors."""
+def _store(given: Mapping[str, str], which: str, location: str, said: str) -> tuple[bytes, str, tuple[str, ...]]:
+    """Return the content of a store, what it is called in errors, and what is to be warned of."""
     if (kind := given.get(f"{which}.type", "").upper()) in _UNREAD:
         raise ConfigError(f"{said}{which}.type={kind} is not read: PEM, PKCS12 and JKS are")
     named = f"{said}{which}.location={location}"
     try:
-        content = Path(location).read_bytes()
+        if which == "keystore":
+            content, notes = read_credential_bytes(Path(location))
+        else:
+            content, notes = Path(location).read_bytes(), ()  # certificates are for everybody to read
     except OSError as e:
         raise ConfigError(f"{named}: {e.strerror}") from e
+    except ConfigError as e:
+        raise ConfigError(f"{named}: {e}") from e
     if kind and kind != (found := format_of(content)):
         log.debug("%s is %s, though %s%s.type=%s", named, found, said, which, kind)
-    return content, named
+    return content, named, notes
 
 
 def _secret(given: Mapping[str, str], key: str) -> Secret | None:
@@ -176,10 +193,13 @@ def _versions(given: Mapping[str, str], said: str) -> tuple[tuple[str, ...], lis
     versions = tuple(name for name in PROTOCOLS if name in asked)
     if not versions:
         raise ConfigError(f"{said}enabled.protocols={text}: all of them are broken; there are {', '.join(PROTOCOLS)}")
-    if given.get("protocol") in ("TLSv1.2", *_OLD) and "TLSv1.2" in versions:
+    protocol = given.get("protocol", "").strip() or "TLS"
+    if protocol not in (*_ANY, *PROTOCOLS, *_OLD):
+        raise ConfigError(f"{said}protocol={protocol}: unknown protocol; there are TLS, {', '.join(PROTOCOLS)}")
+    if protocol in ("TLSv1.2", *_OLD) and "TLSv1.2" in versions:
         versions = ("TLSv1.2",)
     for check in ("crl.enable", "ocsp.enable"):
-        if given.get(check, "").lower() == "true":
+        if is_true(given.get(check, ""), f"{said}{check}"):
             raise ConfigError(f"{said}{check}=true is not supported: revoked certificates would be taken")
     old = [name for name in asked if name in _OLD]
     return versions, [f"{said}enabled.protocols: {', '.join(old)} is broken and not offered"] if old else []

@@ -27,6 +27,8 @@ _DIGEST_MODULE: Final = "org.apache.zookeeper.server.auth.DigestLoginModule"
 _KERBEROS_MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
 _KEYS: Final = {"scheme", "mechanism", "username", "password", "password.file", "keytab", "principal", "service"}
 _TLS: Final = "zookeeper.ssl."
+AUTHORIZER: Final = "authorizer."
+"""Stands before what is meant for ACLs alone."""
 _TLS_KEYS: Final = {
     f"{_TLS}{key}"
     for key in (
@@ -116,27 +118,29 @@ class ZooKeeperSecurity:
         return f"this session is {' and '.join(who)}" if who else "this session has no login"
 
     @property
-    def described(self) -> str:
-        """Tell in a few words what is used, and from where; never a secret."""
-        parts = (
-            [] if self.tls is None else [f"TLS{f' as {self.subject}' if self.subject else ''}, from {self.tls_source}"]
-        )
-        if self.login is not None:
-            parts.append(f"{self.login.described}, from {self.login.source}")
-        return "; ".join(parts) or "no login"
+    def described(self) -> tuple[str, ...]:
+        """Tell in a few words each what is used, and from where; never a secret."""
+        found = []
+        if self.tls is not None:
+            found.append(f"TLS{f' as {self.subject}' if self.subject else ''}, from {self.tls_source}")
+        found.append("no login" if self.login is None else f"{self.login.described}, from {self.login.source}")
+        return tuple(found)
 
 
 OPEN: Final = ZooKeeperSecurity()
 
 
 def read_zookeeper_security(
-    *, auth_file: str | None = None, tls_file: str | None = None, java_options: str = ""
+    *, auth_file: str | None = None, tls_file: str | None = None, java_options: str = "", for_acls: bool = False
 ) -> ZooKeeperSecurity:
-    """Read what the files say, else what ``java_options``, KAFKA_OPTS, name. Raises ConfigError, ZooKeeperRefusedError."""
+    """Read what the files say, else what ``java_options``, KAFKA_OPTS, name. Raises ConfigError, ZooKeeperRefusedError.
+
+    ``for_acls``: ``authorizer.zookeeper.ssl.*`` of the TLS file go before the same without the first word (KIP-515).
+    """
     if auth_file is None and tls_file is None and not java_options:
         return OPEN
-    system = _system_properties(java_options)
     notes: list[str] = []
+    system = _system_properties(java_options, notes)
     if auth_file is not None:
         login: ZooKeeperLogin | None = _login_of_file(Path(auth_file), system, notes)
     else:
@@ -145,9 +149,14 @@ def read_zookeeper_security(
         file = _read(Path(tls_file), encoding="latin-1")
         notes += file.notes
         properties, source = _properties(file.text), tls_file
-        unknown = sorted(key for key in properties if key not in _TLS_KEYS and not key.startswith(f"authorizer.{_TLS}"))
+        unknown = sorted(key for key in properties if key.removeprefix(AUTHORIZER) not in _TLS_KEYS)
         if unknown:
             notes.append(f"{tls_file}: {', '.join(unknown)}: not known here, ignored")
+        if for_acls:
+            own = {
+                key.removeprefix(AUTHORIZER): value for key, value in properties.items() if key.startswith(AUTHORIZER)
+            }
+            properties |= own
     else:
         properties = {_CAMEL.get(key, key): value for key, value in system.items() if key.startswith("zookeeper.")}
         if system.get("zookeeper.ssl.hostnameVerification", "true").lower() == "false":
@@ -158,11 +167,14 @@ def read_zookeeper_security(
 
 def with_tls(security: ZooKeeperSecurity, properties: Mapping[str, str], source: str) -> ZooKeeperSecurity:
     """Add the TLS that ``zookeeper.ssl.*`` of the properties ask for. Raises ConfigError."""
-    if properties.get(f"{_TLS}client.enable", "false").lower() != "true":
+    enabled = f"{_TLS}client.enable"
+    if not properties.get(enabled):
         return security
     from kafkatool.core.security.stores import subject_of
-    from kafkatool.core.security.tls import client_context, read_tls_settings
+    from kafkatool.core.security.tls import client_context, is_true, read_tls_settings
 
+    if not is_true(properties[enabled], f"{source}: {enabled}"):
+        return security
     settings = read_tls_settings(properties, source, prefix=_TLS)
     try:
         context = client_context(settings)
@@ -181,7 +193,7 @@ def read_client_section(path: str, name: str) -> "tuple[str, Section] | None":
 
 def login_file_of(java_options: str) -> str | None:
     """Return the login file that Java's options name."""
-    return _system_properties(java_options).get(LOGIN_CONFIG)
+    return _system_properties(java_options, []).get(LOGIN_CONFIG)
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -205,13 +217,14 @@ def _sections(text: str, where: str) -> "dict[str, Section]":
     return parse_jaas(text, where)
 
 
-def _system_properties(java_options: str) -> dict[str, str]:
+def _system_properties(java_options: str, notes: list[str]) -> dict[str, str]:
     """Return -Dname=value of Java's options; all else there is other tools'."""
     import shlex
 
     try:
         words = shlex.split(java_options)
-    except ValueError:
+    except ValueError as e:
+        notes.append(f"KAFKA_OPTS: {str(e).lower()}: nothing of it is used")
         return {}
     pairs = (word[2:].partition("=") for word in words if word.startswith("-D"))
     return {name: value for name, _, value in pairs}
@@ -301,7 +314,9 @@ def _login_of_properties(given: Mapping[str, str], path: Path, notes: list[str])
 
     password = Secret(given.get("password", ""))
     if "password.file" in given:
-        password = Secret(_read(Path(given["password.file"])).text.rstrip("\r\n"))
+        file = _read(Path(given["password.file"]))
+        notes += file.notes
+        password = Secret(file.text.rstrip("\r\n"))
     if not given.get("username") or not password:
         raise ConfigError(f"{path}: {'password or password.file' if given.get('username') else 'username'} is missing")
     return ZooKeeperLogin(scheme, given["username"], password, str(path))

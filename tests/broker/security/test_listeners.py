@@ -20,6 +20,7 @@ from kafkatool.broker.security.listeners import (
 from kafkatool.broker.security.mechanisms import ScramUsers
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.errors import ConfigError
+from tests.another_user import give_away
 from tests.broker.network.raw_client import network_config
 
 STORE = "store-secret"
@@ -53,6 +54,33 @@ def config_of(protocol: str, given: Mapping[str, str]) -> BrokerConfig:
 def made(config: BrokerConfig) -> ListenerSecurity:
     versions = VersionAnswers(api_versions.answer, api_versions.answer_newer)
     return secure_listeners(config, ScramUsers(scram_mechanisms(config)), versions)["MINE"]
+
+
+@pytest.mark.spec("SEC-6", "SEC-27")
+def test_a_login_file_and_a_keystore_that_others_may_read_are_warned_of_and_another_users_refuses_the_start(
+    broker: Certificate, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    login, store = tmp_path / "jaas", tmp_path / "store.p12"
+    login.write_text('KafkaServer { x.PlainLoginModule required username="a" password="geheim" user_a="geheim"; };')
+    store.write_bytes(broker.keystore.read_bytes())
+    files = {"kt.jaas.config": str(login), "ssl.keystore.location": str(store), "ssl.keystore.password": STORE}
+    config = config_of("SASL_SSL", {"sasl.enabled.mechanisms": "PLAIN", **files})
+    for file in (login, store):
+        login.chmod(0o600)
+        store.chmod(0o600)
+        caplog.clear()
+        made(config)
+        assert not caplog.records
+        file.chmod(0o640)
+        made(config)
+        (told,) = caplog.records
+        assert told.levelname == "WARNING"
+        assert told.getMessage() == f"{file} can be read by other users of this machine: chmod 600 {file}"
+    for protocol, file in (("SASL_PLAINTEXT", login), ("SSL", store)):
+        alone = config_of(protocol, {"sasl.enabled.mechanisms": "PLAIN", **files})
+        give_away(file, monkeypatch)
+        with pytest.raises(ConfigError, match=f"{file.name} belongs to another user, who could change it: copy it"):
+            made(alone)
 
 
 @pytest.mark.spec("SEC-54")

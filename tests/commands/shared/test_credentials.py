@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from kafkatool.commands.main import kt
 from kafkatool.commands.shared import settings
 from kafkatool.core.zookeeper.session import ZooKeeper
+from tests.another_user import give_away
 from tests.commands.shared.test_output_contract import commands
 from tests.core.security.test_stores import DATA
 from tests.core.zookeeper import cluster_nodes
@@ -56,10 +57,7 @@ def test_a_file_of_another_user_is_refused_and_a_pipe_is_not(
 ) -> None:
     text = "scheme=digest\nusername=kafka\npassword=a-word\n"
     login = written(tmp_path / "login", text)
-    if os.geteuid():
-        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    else:
-        os.chown(login, 12_345, -1)
+    give_away(login, monkeypatch)
     refused = topics(zk_connect, "--zk-auth-file", login)
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert refused.stderr == f"kt: {login} belongs to another user, who could change it: copy it\n"
@@ -154,21 +152,27 @@ def test_a_flag_goes_before_the_environment_before_the_settings_before_kafka_opt
     name = f"KAFKATOOL_{row.upper().replace('-', '_')}"
     way = "--bootstrap-server" if row == "command-config" else "--zookeeper"
 
-    def source(*flags: str, **environment: str) -> str:
+    def source(*flags: str, before: Sequence[str] = (), **environment: str) -> str:
         caplog.clear()
         with caplog.at_level(logging.DEBUG, "kafkatool.commands.shared.credentials"):
-            CliRunner(env={"KAFKA_OPTS": java, **environment}).invoke(kt, ["topics", "list", way, NOBODY, *flags])
-        (line,) = caplog.messages
-        assert "geheim" not in line
+            CliRunner(env={"KAFKA_OPTS": java, **environment}).invoke(
+                kt, [*before, "topics", "list", way, NOBODY, *flags]
+            )
+        assert "geheim" not in caplog.text
+        (line,) = (one for one in caplog.messages if ("TLS" in one) == (row == "zk-tls-config-file"))
         return line
 
     if row == "zk-auth-file":
-        assert source() == (
-            f"zookeeper: TLS, from KAFKA_OPTS; SASL DIGEST-MD5 as java, from KAFKA_OPTS ({place / 'jaas'}, section Client)"
-        )
-    (place / settings.LOCAL_FILE).write_text(f'{row} = "{setting}"\n')
+        assert source() == f"zookeeper: SASL DIGEST-MD5 as java, from KAFKA_OPTS ({place / 'jaas'}, section Client)"
+        assert caplog.messages[0] == "zookeeper: TLS, from KAFKA_OPTS"
+    context = written(place / "context", text)
+    (place / settings.LOCAL_FILE).write_text(f'{row} = "{setting}"\n[contexts.prod]\n{row} = "{context}"\n')
     for found, winner in (
         (source(), setting),
+        (source(KAFKATOOL_CONTEXT="prod"), context),
+        (source(KAFKATOOL_CONTEXT="prod", **{name: variable}), variable),
+        (source(before=("--context", "prod"), **{name: variable}), context),  # as it was typed
+        (source(f"--{row}", flag, before=("--context", "prod"), **{name: variable}), flag),
         (source(**{name: variable}), variable),
         (source(f"--{row}", flag, **{name: variable}), flag),
     ):
@@ -182,6 +186,36 @@ def test_debug_names_the_source_that_won(place: Path) -> None:
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=300, check=False)
     assert [line for line in done.stderr.splitlines() if line.endswith(f" zookeeper: digest as ops, from {login}")]
     assert "geheim" not in done.stderr + done.stdout
+    text = 'sasl.jaas.config=x.PlainLoginModule required username="ops" password="geheim";\n'
+    config = written(place / "config", f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n{text}")
+    command[command.index("--zookeeper") :] = ["--bootstrap-server", NOBODY, "--command-config", config]
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=300, check=False)
+    told = f" brokers: User:ops (SASL_PLAINTEXT, PLAIN), from {config}"
+    assert [line for line in done.stderr.splitlines() if line.endswith(told)]
+    assert "geheim" not in done.stderr + done.stdout
+
+
+@pytest.mark.spec("SEC-1", "SEC-6")
+def test_settings_of_another_user_are_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = place / settings.LOCAL_FILE
+    file.write_text(f'bootstrap-server = "{NOBODY}"\n')
+    give_away(file, monkeypatch)
+    config = written(place / "config", "security.protocol=PLAINTEXT\n")
+    refused = CliRunner(env={"KAFKATOOL_COMMAND_CONFIG": config}).invoke(kt, ["topics", "list"])
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr == (
+        f"kt: settings {file} belong to another user, who could send you to his own cluster: copy them\n"
+    )
+
+
+@pytest.mark.spec("SEC-11")
+@pytest.mark.parametrize(("command", "refuses"), [("acls", True), ("topics", False)])
+def test_what_is_meant_for_acls_is_read_by_kt_acls_alone(place: Path, command: str, refuses: bool) -> None:
+    text = "zookeeper.ssl.client.enable=true\nauthorizer.zookeeper.ssl.protocol=wrong\n"
+    flags = ("--zookeeper", NOBODY, "--zk-tls-config-file", written(place / "tls", text))
+    done = CliRunner().invoke(kt, [command, "list", *flags])  # nobody is asked there
+    assert done.exit_code == (2 if refuses else 1)
+    assert ("zookeeper.ssl.protocol=wrong: unknown protocol" in done.stderr) == refuses
 
 
 @pytest.mark.spec("SEC-1", "SEC-2")

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from kafkatool.commands.main import kt
 from kafkatool.core.zookeeper.session import ZooKeeper
+from tests.another_user import give_away
 from tests.core.zookeeper.cluster_nodes import tree as nodes_below
 
 SECRET = "a-secret-word"
@@ -31,6 +32,29 @@ def config(zk: ZooKeeper, name: str) -> dict[str, str]:
     assert node is not None
     found: dict[str, str] = json.loads(node.data)["config"]
     return found
+
+
+@pytest.mark.spec("SEC-6", "SEC-93")
+def test_a_password_file_that_others_may_read_is_warned_of_and_another_users_is_refused(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "password"
+    file.write_text(SECRET)
+    asked = ("--entity-name", "u", "--add-config", "SCRAM-SHA-256=[]", "--password-file", str(file))
+    for mode, warning in (
+        (0o640, f"kt: warning: {file} can be read by other users of this machine: chmod 600 {file}\n"),
+        (0o600, ""),
+    ):
+        file.chmod(mode)
+        result = users(zk_connect, "alter", *asked)
+        assert result.exit_code == 0
+        assert ("chmod 600" in result.stderr, warning in result.stderr) == (bool(warning), True)
+    before = config(zk, "u")
+    give_away(file, monkeypatch)
+    refused = users(zk_connect, "alter", *asked)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr == f"kt: --password-file: {file} belongs to another user, who could change it: copy it\n"
+    assert config(zk, "u") == before
 
 
 @pytest.mark.spec("SEC-93", "SEC-94", "SEC-66")

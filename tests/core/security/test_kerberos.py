@@ -114,7 +114,7 @@ def test_by_keytab_and_principal_of_a_login_file(realm: Realm, tmp_path: Path) -
 
 def test_zookeeper_knows_the_session_by_its_principal(realm: Realm, tmp_path: Path) -> None:
     security = read_zookeeper_security(auth_file=str(by_keytab(realm, tmp_path)))
-    assert security.described == f"SASL GSSAPI as {KAFKA}, from {tmp_path}/jaas.conf, section Client"
+    assert security.described == (f"SASL GSSAPI as {KAFKA}, from {tmp_path}/jaas.conf, section Client",)
     assert security.ids == {("sasl", KAFKA)}
     with ZooKeeper(realm.connect, security=security) as zk:
         zk.make_nodes_as(OWN_NODES)

@@ -8,6 +8,7 @@ import pytest
 
 from kafkatool.core.errors import ConfigError
 from kafkatool.core.security.tls import client_context, read_tls_settings, server_context
+from tests.another_user import give_away
 from tests.core.security.test_stores import DATA
 
 SERVER = {
@@ -84,6 +85,42 @@ def test_the_host_name_is_checked_unless_told_otherwise_which_is_noted() -> None
 )
 def test_versions_are_those_enabled(properties: dict[str, str], version: str) -> None:
     assert handshake(CLIENT | NO_NAME | properties, SERVER).version() == version
+
+
+@pytest.mark.spec("SEC-11", "SEC-12", "SEC-55")
+@pytest.mark.parametrize("protocol", ["TLS", "SSL", "TLSv1.3", "", "TLSv1.4", "tls", "wrong"])
+def test_a_protocol_that_nobody_knows_is_refused(protocol: str) -> None:
+    if protocol in ("TLS", "SSL", "TLSv1.3", ""):
+        assert read_tls_settings({"ssl.protocol": protocol}, "f").versions == ("TLSv1.2", "TLSv1.3")
+        return
+    with pytest.raises(ConfigError) as refused:
+        read_tls_settings({"ssl.protocol": protocol}, "f")
+    assert str(refused.value) == f"f: ssl.protocol={protocol}: unknown protocol; there are TLS, TLSv1.2, TLSv1.3"
+
+
+@pytest.mark.spec("SEC-6")
+def test_a_keystore_that_others_may_read_is_used_with_a_warning_and_another_users_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, trust = tmp_path / "key.p12", tmp_path / "trust.p12"
+    for copy in (store, trust):
+        copy.write_bytes((DATA / copy.name).read_bytes())
+        copy.chmod(0o644)
+    given = {"ssl.keystore.location": str(store), "ssl.keystore.password": "store-word"}
+    given |= {"ssl.truststore.location": str(trust), "ssl.truststore.password": "store-word"}
+    settings = read_tls_settings(given, "f")
+    assert settings.key_pair is not None
+    assert settings.notes == (f"{store} can be read by other users of this machine: chmod 600 {store}",)
+    store.chmod(0o600)
+    assert read_tls_settings(given, "f").notes == (), "certificates are for everybody to read"
+    give_away(trust, monkeypatch)
+    assert read_tls_settings(CLIENT | {"ssl.truststore.location": str(trust)}, "f").authorities is not None
+    give_away(store, monkeypatch)
+    with pytest.raises(ConfigError) as refused:
+        read_tls_settings(given, "f")
+    assert str(refused.value) == (
+        f"f: ssl.keystore.location={store}: {store} belongs to another user, who could change it: copy it"
+    )
 
 
 @pytest.mark.spec("SEC-12", "SEC-55")

@@ -1,5 +1,6 @@
 """Where the login to ZooKeeper is told: files, KAFKA_OPTS, and what is wrong with them."""
 
+import ssl
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from kafkatool.core.errors import ConfigError
 from kafkatool.core.security import tls
 from kafkatool.core.security.zookeeper_security import OPEN, read_zookeeper_security
+from tests.another_user import give_away
 from tests.core.security.test_stores import DATA
 
 DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule"
@@ -33,14 +35,17 @@ def test_kafka_opts_is_read_as_a_shell_does_and_a_file_goes_before_it(jaas: Path
     assert read_zookeeper_security() is OPEN
     options = f"-Xmx1g '-Djava.security.auth.login.config={jaas}' -Dx=y"
     security = read_zookeeper_security(java_options=options)
-    assert security.described == f"SASL DIGEST-MD5 as kafka, from KAFKA_OPTS ({jaas}, section Client)"
+    assert security.described == (f"SASL DIGEST-MD5 as kafka, from KAFKA_OPTS ({jaas}, section Client)",)
     assert "geheim" not in repr(security)
     assert security.notes == (), "of flags that are not read nothing is said"
     named = read_zookeeper_security(java_options=f"{options} -Dzookeeper.sasl.clientconfig=Mine")
     assert named.login is not None and named.login.user == "me"
     other = written(tmp_path / "login.properties", "username=ops\npassword=geheim\n")
     first = read_zookeeper_security(auth_file=str(other), java_options=options)
-    assert first.described == f"SASL DIGEST-MD5 as ops, from {other}"
+    assert first.described == (f"SASL DIGEST-MD5 as ops, from {other}",)
+    broken = read_zookeeper_security(java_options=f"{options} 'x")
+    assert broken.login is None
+    assert broken.notes == ("KAFKA_OPTS: no closing quotation: nothing of it is used",)
 
 
 @pytest.mark.spec("SEC-4", "SEC-3")
@@ -94,6 +99,50 @@ def test_a_file_that_others_may_read_is_used_with_one_warning(jaas: Path) -> Non
     security = read_zookeeper_security(auth_file=str(jaas))
     assert security.login is not None
     assert security.notes == (f"{jaas} can be read by other users of this machine: chmod 600 {jaas}",)
+
+
+@pytest.mark.spec("SEC-6")
+def test_a_file_with_a_password_alone_is_looked_at_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    password = written(tmp_path / "geheim", "secret word\n", 0o604)
+    login = written(tmp_path / "login", f"scheme=digest\nusername=a\npassword.file={password}\n")
+    security = read_zookeeper_security(auth_file=str(login))
+    assert security.notes == (f"{password} can be read by other users of this machine: chmod 600 {password}",)
+    give_away(password, monkeypatch)
+    with pytest.raises(ConfigError, match=r"geheim belongs to another user, who could change it: copy it"):
+        read_zookeeper_security(auth_file=str(login))
+
+
+@pytest.mark.spec("SEC-11")
+def test_what_is_meant_for_acls_goes_before_the_others_there_alone(tmp_path: Path) -> None:
+    text = (
+        "zookeeper.ssl.client.enable=true\nzookeeper.ssl.enabled.protocols=TLSv1.2\n"
+        "authorizer.zookeeper.ssl.enabled.protocols=TLSv1.3\nauthorizer.zookeeper.ssl.nothing=x\n"
+    )
+    file = str(written(tmp_path / "tls", text))
+    for for_acls, version in ((False, ssl.TLSVersion.TLSv1_2), (True, ssl.TLSVersion.TLSv1_3)):
+        security = read_zookeeper_security(tls_file=file, for_acls=for_acls)
+        assert security.tls is not None
+        assert (security.tls.minimum_version, security.tls.maximum_version) == (version, version)
+        assert security.notes == (f"{file}: authorizer.zookeeper.ssl.nothing: not known here, ignored",)
+    off = written(tmp_path / "off", text + "authorizer.zookeeper.ssl.client.enable=false\n")
+    assert read_zookeeper_security(tls_file=str(off), for_acls=True).tls is None
+    assert read_zookeeper_security(tls_file=str(off)).tls is not None
+
+
+@pytest.mark.spec("SEC-11", "SEC-23")
+@pytest.mark.parametrize("word", ["yes", "1", "treu"])
+def test_a_word_that_is_neither_true_nor_false_does_not_mean_that_there_is_no_tls(tmp_path: Path, word: str) -> None:
+    file = written(tmp_path / "tls", f"zookeeper.ssl.client.enable={word}\n")
+    with pytest.raises(ConfigError, match=f"{file}: zookeeper.ssl.client.enable={word}: must be true or false"):
+        read_zookeeper_security(tls_file=str(file))
+    with pytest.raises(ConfigError, match=f"KAFKA_OPTS: zookeeper.ssl.client.enable={word}: must be"):
+        read_zookeeper_security(java_options=f"-Dzookeeper.client.secure={word}")
+
+
+@pytest.mark.spec("SEC-11")
+def test_blanks_around_true_are_none_of_it(tmp_path: Path) -> None:
+    file = written(tmp_path / "tls", "zookeeper.ssl.client.enable=true \n")
+    assert read_zookeeper_security(tls_file=str(file)).tls is not None
 
 
 @pytest.mark.spec("SEC-11")
@@ -150,7 +199,7 @@ def test_each_property_of_tls_means_the_same_in_a_file_and_in_kafka_opts(
 
 @pytest.mark.spec("SEC-11")
 @pytest.mark.parametrize(
-    "name", [name for name in TLS if name not in ("client.enable", "protocol", "endpoint.identification.algorithm")]
+    "name", [name for name in TLS if name not in ("client.enable", "endpoint.identification.algorithm")]
 )
 def test_no_property_of_tls_is_passed_over(tmp_path: Path, name: str) -> None:
     """One that cannot be had is refused, in either spelling; without client.enable nobody asks."""
