@@ -15,7 +15,12 @@ from typing import Any, Final, Self, get_type_hints
 
 from kafkatool.broker.settings import listeners as endpoints
 from kafkatool.broker.settings.inter_broker import inter_broker_security
-from kafkatool.broker.settings.protocol_versions import PROTOCOL_VERSIONS, ProtocolVersions, parse_protocol_version
+from kafkatool.broker.settings.protocol_versions import (
+    PROTOCOL_VERSIONS,
+    ProtocolVersions,
+    parse_protocol_version,
+    record_format_of,
+)
 from kafkatool.core.errors import ConfigError
 from kafkatool.core.java_properties import load_properties
 from kafkatool.core.model.values import Endpoint
@@ -61,7 +66,7 @@ class BrokerConfig:
     listeners: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", "", 9092),)
     advertised_listeners: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", "", 9092),)
     inter_broker_listener_name: str = "PLAINTEXT"
-    inter_broker_protocol_version: str = "2.3"  # normalised: 0.11.0, 1.0, ... 2.3
+    inter_broker_protocol_version: str = "2.3"  # normalised: 0.10.0, ... 0.11.0, 1.0, ... 2.3
     zookeeper_connect: str
     zookeeper_session_timeout_ms: int = _number(6000, 1)
     zookeeper_connection_timeout_ms: int = _number(6000, 1)
@@ -163,6 +168,7 @@ class BrokerConfig:
     message_max_bytes: int = _number(1_000_012, 0, _INT_MAX)
     compression_type: str = _choice("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
     log_message_downconversion_enable: bool = True
+    log_message_format_version: str = "2.3"  # else that of inter.broker.protocol.version
     log_message_timestamp_type: str = _choice("CreateTime", "LogAppendTime")
     log_message_timestamp_difference_max_ms: int = _number(NO_LIMIT)
     transactional_id_expiration_ms: int = _number(604_800_000, 1)
@@ -339,6 +345,12 @@ def _derive(values: dict[str, Any], given: Mapping[str, str]) -> None:
     """Decide the settings that several properties decide together."""
     if version := given.get("inter.broker.protocol.version"):
         values["inter_broker_protocol_version"] = parse_protocol_version(version)
+        values.setdefault("log_message_format_version", values["inter_broker_protocol_version"])
+    if version := given.get("log.message.format.version"):
+        try:
+            record_format_of(version)
+        except ValueError as e:
+            raise ConfigError(f"log.message.format.version={version}: {e}") from e
     endpoints.refuse_foreign_classes(given)
     protocols = endpoints.DEFAULT_PROTOCOL_MAP
     if text := given.get("listener.security.protocol.map"):

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, get_origin, get_type_hints
 from kafkatool.broker.settings.config import COARSER, NO_LIMIT, BrokerConfig
 from kafkatool.broker.settings.documentation import LONGS, MEANINGS, SHORTS, ConfigType
 from kafkatool.broker.settings.listeners import LISTENER_PROPERTIES, is_read_of_one_listener
-from kafkatool.core.model.topic_configs import CONFIGS, MESSAGE_FORMAT_VERSION
+from kafkatool.core.model.topic_configs import CONFIGS
 from kafkatool.core.model.values import Endpoint
 
 
@@ -68,6 +68,7 @@ BROKER_NAMES: Final[Mapping[str, str]] = {  # topic config -> the broker's prope
     "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
     "max.message.bytes": "message.max.bytes",
     "message.downconversion.enable": "log.message.downconversion.enable",
+    "message.format.version": "log.message.format.version",
     "message.timestamp.difference.max.ms": "log.message.timestamp.difference.max.ms",
     "message.timestamp.type": "log.message.timestamp.type",
     "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
@@ -91,7 +92,7 @@ THREAD_COUNTS: Final = (
 )
 """Numbers of threads, of which each change is at most to the double or the half."""
 
-DYNAMIC_SETTINGS: Final = frozenset(BROKER_NAMES.values()) | {
+DYNAMIC_SETTINGS: Final = frozenset(BROKER_NAMES.values()) - {"log.message.format.version"} | {
     *THREAD_COUNTS,
     "log.cleaner.backoff.ms",
     "log.cleaner.dedupe.buffer.size",
@@ -147,7 +148,7 @@ def _topic_setting(config: BrokerConfig, name: str, override: str | None, dynami
         synonyms += changed + _broker_synonyms(config, broker_name)
         inherited = changed[0].value if changed else _text_of(getattr(config, broker_name.replace(".", "_")))
     else:
-        inherited = config.inter_broker_protocol_version if name == MESSAGE_FORMAT_VERSION else ""
+        inherited = ""
     value = inherited if override is None else override
     kind = ConfigType[CONFIGS[name].kind.upper()]
     return Setting(name, value, False, tuple(synonyms), kind, CONFIGS[name].meaning)

@@ -7,9 +7,13 @@ from typing import Any, Self
 
 from kafkatool.broker.settings.config import NO_LIMIT, BrokerConfig
 from kafkatool.broker.settings.description import BROKER_NAMES
+from kafkatool.broker.settings.protocol_versions import record_format_of
 from kafkatool.core.protocol.records.compression import Codec
 
 log = logging.getLogger(__name__)
+
+RECORD_BATCHES = 2
+"""The first format of record batches; those below are of entries (ADM-89)."""
 
 _INT_MAX = 2**31 - 1
 _CODECS: Mapping[str, int | None] = {
@@ -45,6 +49,7 @@ class LogConfig:
     max_message_bytes: int
     compression_type: str
     message_downconversion_enable: bool
+    message_format_version: str
     message_timestamp_type: str
     message_timestamp_difference_max_ms: int
     min_insync_replicas: int
@@ -53,6 +58,9 @@ class LogConfig:
     follower_replication_throttled_replicas: tuple[str, ...] = ()
     validate_all_records: bool
     """``kt.validate.records=full``, a broker setting: unpack every batch before it is appended."""
+    record_format: int
+    """0, 1 or 2: the format of what is appended here; ``message.format.version``, but none that brokers of
+    ``inter.broker.protocol.version`` do not know (ADM-89). What lies in the log is of the format it was written in."""
 
     @classmethod
     def from_broker(cls, config: BrokerConfig, overrides: Mapping[str, str]) -> Self:
@@ -74,7 +82,12 @@ class LogConfig:
                 values[name.replace(".", "_")] = parse(text.strip())
             except ValueError as e:
                 log.error("topic config %s=%s cannot be used, the broker's default counts: %s", name, text, e)
-        return cls(**values, validate_all_records=config.kt_validate_records == "full")
+        version, spoken = values["message_format_version"], config.inter_broker_protocol_version
+        return cls(
+            **values,
+            validate_all_records=config.kt_validate_records == "full",
+            record_format=min(record_format_of(version), record_format_of(spoken)),
+        )
 
     def __str__(self) -> str:
         """Return the topic configs and their values, as the documents show them in the log."""
@@ -141,6 +154,11 @@ def _boolean(text: str) -> bool:
     return bool(_choice("true", "false")(text.lower()) == "true")
 
 
+def _version(text: str) -> str:
+    record_format_of(text)
+    return text
+
+
 def _policy(text: str) -> frozenset[str]:
     return frozenset(_choice("delete", "compact")(part.strip()) for part in text.split(","))
 
@@ -169,6 +187,7 @@ _PARSERS: Mapping[str, Any] = {
     "max.message.bytes": _number(0, _INT_MAX),
     "compression.type": _choice(*_CODECS),
     "message.downconversion.enable": _boolean,
+    "message.format.version": _version,
     "message.timestamp.type": _choice("CreateTime", "LogAppendTime"),
     "message.timestamp.difference.max.ms": _number(0),
     "min.insync.replicas": _number(1, _INT_MAX),

@@ -25,7 +25,6 @@ from kafkatool.commands.topics.flags import (
     force_option,
     known_to_brokers,
     matching,
-    note_ignored_configs,
     pattern_option,
     racks_option,
 )
@@ -131,7 +130,6 @@ def alter(
             dry_run=dry_run,
             cluster_id=cluster_id,
         )
-    note_ignored_configs(out, configs)
     items: Rows = []
     errors: Rows = []
     planned: list[Op] = []

@@ -21,7 +21,6 @@ from kafkatool.commands.topics.flags import (
     config_option,
     failed,
     known_to_brokers,
-    note_ignored_configs,
     note_unwritable,
     racks_option,
 )
@@ -108,7 +107,6 @@ def create(
             cluster_id=cluster_id,
             spread=spread if spread != KAFKAS_SPREAD else None,
         )
-    note_ignored_configs(out, configs)
     with connect(zookeeper, cluster_id=cluster_id, zk_max_bytes=zk_max_bytes) as zk:
         try:
             if if_not_exists:

@@ -11,7 +11,7 @@ from kafkatool.commands.shared.options import F, no_topic_text
 from kafkatool.commands.shared.output import Output
 from kafkatool.commands.shared.printable import one_line
 from kafkatool.core.errors import RefusedError
-from kafkatool.core.model.topic_configs import ACCEPTED, DOCUMENTED, LATER, MESSAGE_FORMAT_VERSION, unknown_names
+from kafkatool.core.model.topic_configs import ACCEPTED, DOCUMENTED, LATER, unknown_names
 from kafkatool.core.model.values import first_of, in_number
 
 if TYPE_CHECKING:
@@ -58,12 +58,6 @@ def failure_text(error: RefusedError) -> str:
 def failed(out: Output, error: RefusedError, **about: Any) -> int:
     """Print the error on stdout as Kafka does. Return the exit code."""
     return out.failed(error, text=failure_text(error), **about)
-
-
-def note_ignored_configs(out: Output, configs: dict[str, str]) -> None:
-    """Warn of configs that are stored, but without effect on the bundled broker (TOP-22)."""
-    if MESSAGE_FORMAT_VERSION in configs:
-        out.note(f"note: brokers of kt ignore {MESSAGE_FORMAT_VERSION}")
 
 
 def note_unwritable(out: Output, configs: Mapping[str, str], assignment: "Assignment") -> None:

@@ -13,7 +13,6 @@ from kafkatool.core.errors import RefusedError
 
 LEADER_THROTTLED_REPLICAS: Final = "leader.replication.throttled.replicas"
 FOLLOWER_THROTTLED_REPLICAS: Final = "follower.replication.throttled.replicas"
-MESSAGE_FORMAT_VERSION: Final = "message.format.version"
 MIN_COMPACTION_LAG: Final = "min.compaction.lag.ms"
 MAX_COMPACTION_LAG: Final = "max.compaction.lag.ms"
 
@@ -125,7 +124,7 @@ ACCEPTED: Final = (
         "codec of stored batches",
         _one_of("uncompressed", "snappy", "lz4", "gzip", "zstd", "producer"),
     ),
-    TopicConfig(MESSAGE_FORMAT_VERSION, "string", "record format; the bundled broker ignores it", _text),
+    TopicConfig("message.format.version", "string", "records are written as Kafka of that version does", _text),
     TopicConfig("message.downconversion.enable", "boolean", "serve consumers that know only older formats", _boolean),
     TopicConfig("message.timestamp.type", "string", "whose clock", _one_of("CreateTime", "LogAppendTime")),
     _long("message.timestamp.difference.max.ms", "how far a producer's timestamp may be off"),

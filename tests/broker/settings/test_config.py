@@ -69,7 +69,18 @@ def test_listeners_in_every_spelling() -> None:
     assert old.advertised_listeners == (Endpoint("PLAINTEXT", "a", 1),)
 
 
-INTERNAL_VERSIONS = {"0.11.0": 3, "1.0": 1, "1.1": 1, "2.0": 2, "2.1": 3, "2.2": 2, "2.3": 2}
+INTERNAL_VERSIONS = {
+    "0.10.0": 2,
+    "0.10.1": 3,
+    "0.10.2": 1,
+    "0.11.0": 3,
+    "1.0": 1,
+    "1.1": 1,
+    "2.0": 2,
+    "2.1": 3,
+    "2.2": 2,
+    "2.3": 2,
+}
 """How many each release has, from IV0 on."""
 
 
@@ -87,7 +98,7 @@ def test_protocol_versions_are_normalised(given: str, meant: str) -> None:
 
 
 @pytest.mark.spec("BRK-4")
-@pytest.mark.parametrize("version", ["0.10.2", "2.4", "2.8-IV1", "3.0", "nonsense"])
+@pytest.mark.parametrize("version", ["0.9.0", "0.8.2.2", "2.4", "2.8-IV1", "3.0", "nonsense"])
 def test_a_protocol_version_not_spoken_is_refused_with_the_reason(version: str) -> None:
     with pytest.raises(ConfigError, match=f"inter.broker.protocol.version={version} is not spoken"):
         config(inter_broker_protocol_version=version)
@@ -97,6 +108,9 @@ def test_a_protocol_version_not_spoken_is_refused_with_the_reason(version: str) 
 @pytest.mark.parametrize(
     ("protocol", "versions"),
     [
+        ("0.10.0", (2, None, 0, 1, 0, 2, 0)),
+        ("0.10.1", (3, None, 1, 1, 0, 2, 0)),
+        ("0.10.2", (3, None, 1, 1, 0, 3, 0)),
         ("0.11.0", (5, 0, 2, 1, 0, 3, 0)),
         ("1.0", (5, 0, 2, 1, 1, 4, 0)),
         ("1.1", (7, 0, 2, 1, 1, 4, 0)),
@@ -106,7 +120,7 @@ def test_a_protocol_version_not_spoken_is_refused_with_the_reason(version: str) 
         ("2.3", (11, 3, 5, 2, 2, 5, 1)),
     ],
 )
-def test_versions_sent_are_those_of_table_b(protocol: str, versions: tuple[int, ...]) -> None:
+def test_versions_sent_are_those_of_table_b(protocol: str, versions: tuple[int | None, ...]) -> None:
     assert config(inter_broker_protocol_version=protocol).protocol_versions == versions
 
 

@@ -197,7 +197,7 @@ class ReplicaFetcher:
         due = {tp: f for tp, f in self._waiting.items() if f.truncating and f.delayed_until_ms <= now_ms}
         questions: dict[TopicPartition, OffsetForLeaderEpochRequestPartition] = {}
         for topic_partition, followed in due.items():
-            epoch = followed.partition.log.leader_epochs.latest
+            epoch = followed.partition.log.leader_epochs.latest if self.leader.knows_epochs else None
             if epoch is None:
                 self._step(followed, partial(self._steps.truncate_to_high_watermark, followed))
                 continue

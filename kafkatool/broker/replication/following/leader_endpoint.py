@@ -30,6 +30,7 @@ from kafkatool.core.protocol.messages.offset_for_leader_epoch import (
 )
 
 _KNOWS_SESSIONS = 7
+_LISTS_SEGMENTS = 0
 
 
 class LookupRefusedError(KafkatoolError):
@@ -62,6 +63,11 @@ class LeaderEndpoint:
         """Tell whether the version of Fetch spoken has incremental sessions (BRK-160)."""
         return self._config.protocol_versions.fetch >= _KNOWS_SESSIONS
 
+    @property
+    def knows_epochs(self) -> bool:
+        """Tell whether the leader can be asked where an epoch ends; one of before 0.11 cannot (ADM-98)."""
+        return self._config.protocol_versions.offset_for_leader_epoch is not None
+
     def fetch(self, question: FetchQuestion) -> FetchResponse:
         """Ask for records (BRK-68, 160)."""
         config = self._config
@@ -80,7 +86,7 @@ class LeaderEndpoint:
     def epoch_ends(
         self, asked: Iterable[tuple[TopicPartition, OffsetForLeaderEpochRequestPartition]]
     ) -> dict[TopicPartition, OffsetForLeaderEpochResponsePartition]:
-        """Ask where those epochs end in the leader's log (BRK-66)."""
+        """Ask where those epochs end in the leader's log (BRK-66); only one that ``knows_epochs``."""
         topics: dict[str, list[OffsetForLeaderEpochRequestPartition]] = {}
         for partition, wanted in asked:
             topics.setdefault(partition.topic, []).append(wanted)
@@ -89,6 +95,7 @@ class LeaderEndpoint:
             topics=[OffsetForLeaderEpochRequestTopic(topic=t, partitions=p) for t, p in topics.items()],
         )
         version = self._config.protocol_versions.offset_for_leader_epoch
+        assert version is not None  # else nobody asks
         response = self._connected().send(OFFSET_FOR_LEADER_EPOCH, version, request)
         return {TopicPartition(t.topic, p.partition): p for t in response.topics for p in t.partitions}
 
@@ -99,11 +106,14 @@ class LeaderEndpoint:
         )
         topics = [ListOffsetsRequestTopic(topic=partition.topic, partitions=[wanted])]
         request = ListOffsetsRequest(replica_id=self._broker_id, topics=topics)
-        response = self._connected().send(LIST_OFFSETS, self._config.protocol_versions.list_offsets, request)
+        version = self._config.protocol_versions.list_offsets
+        response = self._connected().send(LIST_OFFSETS, version, request)
         answer = next((p for t in response.topics for p in t.partitions), None)
         if answer is None or answer.error_code != ErrorCode.NONE:
             code = ErrorCode.UNKNOWN_SERVER_ERROR if answer is None else answer.error_code
             raise LookupRefusedError(f"the leader of {partition} answered with error {code}")
+        if version == _LISTS_SEGMENTS:  # of -1 the end alone, of -2 the start: one offset was asked for
+            return answer.offsets[0]
         return answer.offset
 
     def disconnect(self) -> None:

@@ -9,7 +9,9 @@ from kafkatool.broker.replication.leading.delayed_requests import DelayedRequest
 from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
 from kafkatool.broker.replication.partition.partition import ALL_IN_SYNC
 from kafkatool.broker.storage.batches.append_error import AppendError
-from kafkatool.broker.storage.batches.produced_sets import as_batch
+from kafkatool.broker.storage.batches.older_entries import OlderEntries
+from kafkatool.broker.storage.batches.produced_sets import as_stored
+from kafkatool.broker.storage.log_config import RECORD_BATCHES
 from kafkatool.broker.storage.producers.producer_state import Verification
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model.topic_names import INTERNAL_TOPICS
@@ -107,10 +109,12 @@ class Appends:
         if acks == ALL_IN_SYNC and not self._acks_all_allowed():
             return AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS, message="the ZooKeeper session is not confirmed")
         try:
-            if message_set and partition.leader_log is not None:
-                records = as_batch(records, partition.log.config)
+            stored: WritableBuffer | OlderEntries = records
+            config = partition.log.config
+            if (message_set or config.record_format < RECORD_BATCHES) and partition.leader_log is not None:
+                stored = as_stored(records, config, message_set=message_set, origin_client=not internal)
             info, raised = partition.append_as_leader(
-                records, acks=acks, origin_client=not internal, verification=verification, still=still
+                stored, acks=acks, origin_client=not internal, verification=verification, still=still
             )
         except AppendError as e:
             partition.counts.failed_appends += 1

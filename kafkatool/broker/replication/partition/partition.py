@@ -16,9 +16,11 @@ from kafkatool.broker.replication.partition.replica import UNKNOWN, LastSessionF
 from kafkatool.broker.replication.partition.replica_copy import ReplicaCopy
 from kafkatool.broker.replication.partition.topic_counters import TopicCounts
 from kafkatool.broker.storage.batches.append_error import AppendError
+from kafkatool.broker.storage.batches.older_entries import OlderEntries
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.broker.storage.log.log_writer import AppendInfo
+from kafkatool.broker.storage.log_config import RECORD_BATCHES
 from kafkatool.broker.storage.producers.producer_state import Verification
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.model.values import LeaderAndIsr, PartitionState, TopicPartition
@@ -117,7 +119,8 @@ class Partition:
         with self.lock:
             log = self.log
             end = log.end
-            log.leader_epochs.assign(state.leader_epoch, end.offset)
+            if log.config.record_format >= RECORD_BATCHES:  # entries have no epochs, and are cut by the high watermark
+                log.leader_epochs.assign(state.leader_epoch, end.offset)
             self._adopt(state)
             self.in_sync.adopt(tuple(state.isr), state.zk_version)
             self.epoch_start = end.offset
@@ -210,14 +213,14 @@ class Partition:
 
     def append_as_leader(
         self,
-        records: bytearray | memoryview,
+        records: bytearray | memoryview | OlderEntries,
         *,
         acks: int = 1,
         origin_client: bool = True,
         verification: Verification | None = None,
         still: Callable[[], bool] | None = None,
     ) -> LeaderAppend:
-        """Append one batch (BRK-48, 49). Raises AppendError with the code to answer, StorageError.
+        """Append one batch, or entries (BRK-48, 49). Raises AppendError with the code to answer, StorageError.
 
         ``verification``: its leave to open a transaction (TXN-72). ``still`` tells whether a coordinator owns the
         partition as it did when it decided; asked under the lock, no change of role comes between (TXN-14).
@@ -238,9 +241,12 @@ class Partition:
             for replica in self.remote.values():
                 if replica.end.offset == end:
                     replica.note_session_fetch()
-            info = log.append_as_leader(
-                records, self.leader_epoch, origin_client=origin_client, verification=verification
-            )
+            if isinstance(records, OlderEntries):
+                info = log.append_entries(records)
+            else:
+                info = log.append_as_leader(
+                    records, self.leader_epoch, origin_client=origin_client, verification=verification
+                )
             return LeaderAppend(info, self._raise_high_watermark(log))
 
     def acknowledged(self, required_offset: int) -> tuple[bool, ErrorCode]:

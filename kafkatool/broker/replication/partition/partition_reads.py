@@ -178,6 +178,8 @@ def find_offset(partition: Partition, wanted: ListOffsetsRequestPartition, reade
         if unsettled:
             return FoundOffset(not_yet)
         return FoundOffset(offset=upper, leader_epoch=partition.leader_epoch)
+    if log.config.record_format == 0:
+        return FoundOffset(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)  # its entries have no times
     try:
         timestamp = log.newest_time_ms() if wanted.timestamp == NEWEST_TIME and version >= 7 else wanted.timestamp
         found = None if timestamp is None else log.find_by_timestamp(timestamp, upper)

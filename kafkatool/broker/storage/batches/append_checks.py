@@ -45,7 +45,7 @@ def check_batch(batch: memoryview, config: LogConfig, now_ms: int, *, origin_cli
         raise _corrupt(str(e)) from e
     if header is None or header.magic != 2 or header.size_bytes != size or header.base_offset != 0:
         raise _corrupt("expected exactly one whole batch of format 2 with base offset 0")
-    _check_size(size, config)
+    check_size(size, config)
     if crc32c.crc32c(batch[_CRC_FROM:]) != header.crc:
         raise _corrupt("the checksum is wrong")
     if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
@@ -66,7 +66,7 @@ def check_batch(batch: memoryview, config: LogConfig, now_ms: int, *, origin_cli
         return header
     try:
         if config.needs_records:
-            _check_each(iter_records(batch), config, now_ms)
+            check_records(iter_records(batch), config, now_ms)
         elif origin_client:
             with plain_records(batch, header) as records:
                 check_walk(records, header.record_count)
@@ -88,13 +88,14 @@ def recompressed(batch: memoryview, header: BatchHeader, config: LogConfig) -> t
             packed = memoryview(with_records(batch, records, codec=codec, count=header.record_count))
     except CorruptRecordsError as e:
         raise _unreadable(e) from e
-    _check_size(len(packed), config)
+    check_size(len(packed), config)
     changed = read_header(packed)
     assert changed is not None  # it is whole
     return packed, changed
 
 
-def _check_size(size: int, config: LogConfig) -> None:
+def check_size(size: int, config: LogConfig) -> None:
+    """Check that a batch, or an entry, of so many bytes may be stored. Raises AppendError."""
     if size > config.max_message_bytes:
         raise AppendError(
             ErrorCode.MESSAGE_TOO_LARGE, f"batch of {size} bytes, max.message.bytes={config.max_message_bytes}"
@@ -112,7 +113,8 @@ def stamp_append_time(batch: memoryview, now_ms: int) -> None:
     _CRC.pack_into(batch, _AT_CRC, crc32c.crc32c(batch[_CRC_FROM:]))
 
 
-def _check_each(records: Iterator[Record], config: LogConfig, now_ms: int) -> None:
+def check_records(records: Iterator[Record], config: LogConfig, now_ms: int) -> None:
+    """Check keys and times as the topic wants them (BRK-85). Raises AppendError with the records to blame."""
     limit = config.message_timestamp_difference_max_ms
     check_time = config.message_timestamp_type == "CreateTime"
     code = ErrorCode.INVALID_RECORD

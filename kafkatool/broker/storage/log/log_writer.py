@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkatool.broker.storage.batches.append_checks import check_batch, recompressed, stamp_append_time
+from kafkatool.broker.storage.batches.older_entries import OlderEntries
 from kafkatool.broker.storage.batches.received_batches import ReceivedBatch, received_batches
 from kafkatool.broker.storage.batches.transaction_markers import read_marker
 from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.broker.storage.log.log_state import LogState, NewestBatch
-from kafkatool.broker.storage.log_config import LogConfig
+from kafkatool.broker.storage.log_config import RECORD_BATCHES, LogConfig
 from kafkatool.broker.storage.producers.producer_reload import apply_marker
 from kafkatool.broker.storage.producers.producer_snapshot import delete_snapshots, write_snapshot
 from kafkatool.broker.storage.producers.producer_state import Verification
-from kafkatool.broker.storage.segment.segment import FRESH_SUFFIX, Segment, must_roll
+from kafkatool.broker.storage.segment.segment import FRESH_SUFFIX, MAX_RELATIVE_OFFSET, Segment, must_roll
 from kafkatool.broker.storage.segment.transaction_index import OpenTransactionIndex
 from kafkatool.core.protocol.records.batches import CONTROL, TRANSACTIONAL, BatchHeader, set_base_offset_and_epoch
 
@@ -94,6 +95,26 @@ class LogWriter:
         self._flush_if_due(config)
         return info
 
+    def append_entries(self, entries: OlderEntries) -> AppendInfo:
+        """Give entries of format 0 or 1 offsets and append them, as the leader (ADM-91).
+
+        They have no epoch: followers cut at the high watermark (ADM-98). Raises AppendError, and then nothing was written.
+        """
+        state = self._state
+        with state.lock:
+            state.check_open()
+            base = state.end.offset
+            try:
+                for records, batches in entries.placed(base):
+                    state.leader_epochs.clear()
+                    self._append(records, batches)
+            except OSError as e:
+                raise state.disk_failed(e, midway=state.midway) from e
+            last = base + entries.count - 1
+            info = AppendInfo(base, last, entries.append_time_ms, state.log_start_offset)
+        self._flush_if_due(state.config)
+        return info
+
     def _check_coordinators(self, batch: memoryview, header: BatchHeader, verification: Verification | None) -> None:
         """Check a marker, or offsets that a transaction commits: what was held up must not end or open a later one."""
         producers = self._state.producers
@@ -146,7 +167,7 @@ class LogWriter:
         while done < len(batches):
             segment = state.segments.active
             if must_roll(segment, segment.size_bytes, batches[done], config):
-                segment = self.roll(batches[done].base_offset)
+                segment = self.roll(self._roll_at(batches[done]))
             planned = segment.size_bytes + batches[done].header.size_bytes
             through = done + 1
             while through < len(batches) and not must_roll(segment, planned, batches[through], config):
@@ -175,6 +196,15 @@ class LogWriter:
             if index is not None:
                 index.close()
             done = through
+
+    def _roll_at(self, batch: ReceivedBatch) -> int:
+        """Return the base of the segment that begins with the batch: its first offset, of which a wrapper tells the last.
+
+        It is the log's end then, but where offsets could not be counted from it. Source: Kafka 1.1.1 log/Log.scala.
+        """
+        if batch.header.magic == RECORD_BATCHES or not batch.header.codec:
+            return batch.base_offset
+        return max(self._state.end.offset, batch.base_offset - MAX_RELATIVE_OFFSET)
 
     def _restart_at(self, base_offset: int) -> None:
         """Begin the empty log at the base of the leader's batch, in which the log start lies."""

@@ -15,13 +15,14 @@ from typing import NamedTuple
 
 from kafkatool.broker.storage.batches.batch_scan import scan_headers
 from kafkatool.broker.storage.batches.received_batches import ReceivedBatch
-from kafkatool.broker.storage.log_config import LogConfig
+from kafkatool.broker.storage.log_config import RECORD_BATCHES, LogConfig
 from kafkatool.broker.storage.segment.index_file import OFFSET_ENTRY, TIME_ENTRY, IndexFile
 from kafkatool.broker.storage.segment.recent_batches import RecentBatches
 from kafkatool.broker.storage.segment.segment_file import SegmentFile, write_all
 from kafkatool.broker.storage.segment.transaction_index import OpenTransactionIndex
+from kafkatool.core.errors import CorruptRecordsError
 from kafkatool.core.protocol.codec.file_region import FileRegion
-from kafkatool.core.protocol.records.batches import BatchHeader
+from kafkatool.core.protocol.records.batches import BatchHeader, iter_records
 
 DELETED_SUFFIX = ".deleted"
 FRESH_SUFFIX = ".fresh"  # of a segment whose files are made before it is known that they will be needed
@@ -265,11 +266,19 @@ class Segment:
         found = self.find(offset)
         if found is None:
             return Cut(offset, None, None)
-        for _, header in self.headers(found[0]):
-            offset = min(offset, header.base_offset)
+        for position, header in self.headers(found[0]):
+            offset = min(offset, self._first_offset(position, header))
             break
         index = OpenTransactionIndex(self.transaction_index_path) if self.transaction_index_path.exists() else None
         return Cut(offset, found[0], index)
+
+    def _first_offset(self, position: int, header: BatchHeader) -> int:
+        """Return the offset of the batch's first record, which a wrapper of format 0 or 1 tells inside alone."""
+        if header.magic == RECORD_BATCHES or not header.codec:
+            return header.base_offset
+        with contextlib.suppress(CorruptRecordsError):  # then what it holds is lost anyway
+            return next(iter_records(self.region(position, header.size_bytes).read())).offset
+        return header.base_offset
 
     def truncate(self, cut: Cut) -> None:
         """Cut as it was prepared. Raises OSError."""

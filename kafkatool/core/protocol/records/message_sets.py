@@ -1,7 +1,7 @@
 """Message sets as producers from before record batches send them (ADM-90, ADM-91).
 
-One set is all of a request for one partition: entries of one format, or a single compressed one around them. It becomes
-one record batch. Source: Kafka 2.8.2 log/LogValidator.scala.
+One set is all of a request for one partition: entries of one format, or a single compressed one around them. In a log of
+record batches it becomes one of them. Source: Kafka 2.8.2 log/LogValidator.scala.
 """
 
 from collections.abc import Iterator
@@ -68,7 +68,7 @@ def up_converted(data: Buffer, header: MessageSetHeader, codec: int, paced: Pace
     body = bytearray()
     first_time = newest = -1
     index = -1
-    for index, record in enumerate(paced(_records(data, header))):
+    for index, record in enumerate(paced(produced_records(data, header))):
         if index == 0:
             first_time = newest = record.timestamp
         newest = max(newest, record.timestamp)
@@ -83,7 +83,8 @@ def up_converted(data: Buffer, header: MessageSetHeader, codec: int, paced: Pace
     )
 
 
-def _records(data: Buffer, header: MessageSetHeader) -> Iterator[Record]:
+def produced_records(data: Buffer, header: MessageSetHeader) -> Iterator[Record]:
+    """Do as ``set_records``, where a producer may not have sent the broker's time either."""
     for entry in set_records(data, header):
         if entry.magic and entry.attributes & LOG_APPEND_TIME:
             raise CorruptRecordsError("a producer may not send LogAppendTime")

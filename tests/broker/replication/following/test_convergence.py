@@ -37,6 +37,7 @@ class Leader:
     """The leader's answers, given in the same thread; counts the questions for epochs."""
 
     knows_sessions = False
+    knows_epochs = True
 
     def __init__(self, partition: Partition, follower_id: int) -> None:
         self.partition = partition

@@ -34,6 +34,7 @@ class FullResponses:
     """A leader without sessions whose every answer is filled by the first partition asked for."""
 
     knows_sessions = False
+    knows_epochs = True
 
     def __init__(self, high_watermark: int = 100) -> None:
         self.high_watermark = high_watermark

@@ -60,6 +60,7 @@ class Scripted:
     disconnected: int = 0
     down: bool = False
     knows_sessions: bool = False
+    knows_epochs: bool = True
 
     def epoch_ends(
         self, asked: Iterable[tuple[TopicPartition, OffsetForLeaderEpochRequestPartition]]

@@ -15,7 +15,7 @@ from kafkatool.broker.storage.log.leader_epochs import LeaderEpochCache
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.messages import fetch
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrLiveLeader
-from kafkatool.core.protocol.records.batches import decode_records
+from kafkatool.core.protocol.records.batches import decode_records, iter_batches
 from tests.broker.handlers.served import Client, broker_of, handler_context, live, update
 from tests.broker.network.raw_client import network_config
 from tests.broker.replication.leading.test_session_fetches import closing
@@ -402,3 +402,44 @@ def test_where_to_cut(
     for epoch, start in epochs:
         cache.assign(epoch, start)
     assert decide_truncation(cache, 20, 5, *reply) == expected
+
+
+@pytest.mark.spec("ADM-98", "BRK-3")
+@pytest.mark.parametrize("protocol", ["0.10.0", "0.10.1", "0.10.2"])
+def test_at_a_protocol_of_before_epochs_it_is_cut_at_the_high_watermark(tmp_path: Path, protocol: str) -> None:
+    """The leader is asked for no epoch, whatever the logs tell of them; the bytes are equal in the end."""
+    with pair(tmp_path, inter_broker_protocol_version=protocol) as (one, two, port):
+        one.lead(isr=(1, 2))
+        follow(two, port)
+        one.produce(count=2)
+        eventually(lambda: same(one, two) and two.partition().high_watermark.offset == 2, "caught up")
+        two.manager.fetchers.remove([TP])
+        two.zookeeper.put_state(TP, LeaderAndIsr(2, 1, (1, 2), 1), 0)
+        two.leader_and_isr(role(TP, 2, 1, [1, 2], [1, 2]))
+        two.manager.appends.append({TP: batch(5)}, acks=1, timeout_ms=100, on_done=lambda _: None)
+        assert two.partition().log.log_end_offset == 7
+        two.partition().log.leader_epochs.assign(1, 2)
+        one.lead(epoch=2, isr=(1, 2))
+        one.produce(count=1)
+        follow(two, port, epoch=2)
+        eventually(lambda: same(one, two), "the logs agree again")
+        assert one.partition().log.log_end_offset == 3
+        assert {h.magic for _, h in iter_batches(everything(two.partition().log))} == {1}
+
+
+@pytest.mark.spec("ADM-98", "BRK-74")
+@pytest.mark.parametrize("protocol", ["0.10.0", "0.10.2"])
+def test_at_such_a_protocol_a_follower_too_far_behind_starts_where_the_leaders_log_does(
+    tmp_path: Path, protocol: str
+) -> None:
+    with pair(tmp_path, inter_broker_protocol_version=protocol, log_retention_ms="-1") as (one, two, port):
+        one.lead(isr=(1,), replicas=(1, 2))
+        one.produce(count=6)
+        log = one.partition().log
+        log.roll(6)
+        one.produce(count=2)
+        log.advance_log_start(6)
+        assert log.apply_retention() == 1
+        follow(two, port)
+        eventually(lambda: same(one, two), "caught up")
+        assert two.partition().log.log_start_offset == 6
