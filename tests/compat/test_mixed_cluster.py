@@ -21,12 +21,15 @@ from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
+VERSIONS = (("2.8.2", "2.3"), ("1.1.1", "1.1"), ("0.11.0.3", "0.11.0"), ("0.10.2.2", "0.10.2"))
+"""And the protocol, which is the message format too: from 0.10.2.2 all logs are of format 1."""
+
 EACH_WAY = {0: (1, 2, OURS), 1: (2, OURS, 1), 2: (OURS, 1, 2)}
 ROUNDS = int(os.environ.get("KAFKATOOL_MIXED_ROUNDS", "1"))
 """How often each partition's leader goes round all brokers; more by hand: 1 is six moves from theirs to ours and back."""
 
 
-@pytest.fixture(scope="module", params=real_kafka.versions(("2.8.2", "2.3"), ("1.1.1", "1.1"), ("0.11.0.3", "0.11.0")))
+@pytest.fixture(scope="module", params=real_kafka.versions(*VERSIONS))
 def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
     version, protocol = request.param
     real_kafka.require(version)
@@ -52,7 +55,11 @@ def test_each_leads_and_follows_the_others_whoever_is_controller(mixed: Mixed, c
 @pytest.mark.slowest
 @pytest.mark.spec("BRK-2", "BRK-3", "CTL-53")
 @pytest.mark.parametrize(
-    ("version", "protocol"), [("1.1.1", "1.0"), ("2.8.2", "2.0"), ("2.8.2", "2.1"), ("2.8.2", "2.2")]
+    ("version", "protocol"),
+    [
+        *[("0.10.2.2", "0.10.0"), ("0.10.2.2", "0.10.1"), ("1.1.1", "1.0")],
+        *[("2.8.2", "2.0"), ("2.8.2", "2.1"), ("2.8.2", "2.2")],
+    ],
 )
 def test_the_protocols_in_between_are_spoken_both_ways(version: str, protocol: str, tmp_path: Path) -> None:
     real_kafka.require(version)
@@ -67,6 +74,24 @@ def test_the_protocols_in_between_are_spoken_both_ways(version: str, protocol: s
                 cluster.start(2, ["data"])
             cluster.kt("elect", "--topic", "data")
             assert cluster.leaders("data") == [1, 2, OURS]
+
+
+@pytest.mark.spec("ADM-89", "ADM-98", "BRK-2", "BRK-161")
+@pytest.mark.parametrize(("name", "magic"), [("0.10.2", 1), ("0.9.0", 0)])
+def test_topics_of_older_formats_are_replicated_both_ways(mixed: Mixed, name: str, magic: int) -> None:
+    """Leaders of theirs and ours in turn, whose followers cut at the high watermark as there are no epochs."""
+    topic = f"format-{magic}"
+    mixed.create(topic, EACH_WAY, configs={"message.format.version": name})
+    with loaded(mixed, topic, idempotent=False) as load:
+        for victim in (OURS, 2):
+            mixed.stop(victim)
+            load.goes_on(200, WAIT_S)
+            mixed.start(victim, [topic])
+        mixed.kt("elect", "--topic", topic)
+        assert mixed.leaders(topic) == [1, 2, OURS]
+    for partition in EACH_WAY:
+        files = sorted((mixed.ours.data / f"{topic}-{partition}").glob("*.log"))
+        assert {header.magic for file in files for _, header in iter_batches(file.read_bytes())} == {magic}
 
 
 @pytest.mark.spec("BRK-2", "BRK-50", "BRK-53", "BRK-66", "CTL-53", "CTL-91", "CTL-102", "ELE-7")

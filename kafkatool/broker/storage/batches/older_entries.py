@@ -43,7 +43,7 @@ _OFFSET: Final = Struct(">q")
 class OlderEntries:
     """Entries that lack their offsets. Made by ``from_set`` and ``from_batch``, placed once."""
 
-    _data: bytearray
+    _data: bytearray | memoryview
     _config: LogConfig
     count: int
     """The number of records."""
@@ -85,19 +85,9 @@ def from_set(records: bytearray | memoryview, header: MessageSetHeader, config: 
         check_records(produced_records(records, header), config, now_ms)
     codec = header.codec if config.codec is None else config.codec
     if header.magic == config.record_format and header.codec == codec and _append_time(config, now_ms) is None:
-        count, newest, counted = 0, NO_TIMESTAMP, True
-        for count, record in enumerate(yielding_gil(produced_records(records, header)), 1):
-            counted = counted and record.offset == count - 1
-            newest = max(newest, record.timestamp)
-        if not codec:
-            if len(records) > min(config.max_message_bytes, config.segment_bytes):
-                for _, entry in iter_batches(records):
-                    check_size(entry.size_bytes, config)
-            return OlderEntries(bytearray(records), config, count, None, False)
-        wrapper = read_header(records)
-        if header.magic == 1 and counted and wrapper is not None and wrapper.max_timestamp == newest:
-            check_size(len(records), config)
-            return OlderEntries(bytearray(records), config, count, None, True)
+        as_it_is = _plain_as_it_is(records, header, config) if not codec else _wrapper_as_it_is(records, header, config)
+        if as_it_is is not None:
+            return as_it_is
     return _laid_out(produced_records(records, header), codec, config, now_ms)
 
 
@@ -111,6 +101,32 @@ def from_batch(records: bytearray | memoryview, config: LogConfig, now_ms: int, 
         why = f"a log of format {config.record_format} cannot hold records of idempotent or transactional producers"
         raise AppendError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, why)
     return _laid_out(iter_records(records), header.codec if config.codec is None else config.codec, config, now_ms)
+
+
+def _plain_as_it_is(records: bytearray | memoryview, header: MessageSetHeader, config: LogConfig) -> OlderEntries:
+    count = sum(1 for _ in yielding_gil(produced_records(records, header)))
+    if len(records) > min(config.max_message_bytes, config.segment_bytes):
+        for _, entry in iter_batches(records):
+            check_size(entry.size_bytes, config)
+    return OlderEntries(records, config, count, None, False)
+
+
+def _wrapper_as_it_is(
+    records: bytearray | memoryview, header: MessageSetHeader, config: LogConfig
+) -> OlderEntries | None:
+    """None: it has to be made anew; of format 0 always, as the offsets inside are the log's."""
+    wrapper = read_header(records)
+    if header.magic == 0 or wrapper is None:
+        return None
+    count, newest = 0, NO_TIMESTAMP
+    for count, record in enumerate(yielding_gil(produced_records(records, header)), 1):
+        if record.offset != count - 1:
+            return None
+        newest = max(newest, record.timestamp)
+    if newest != wrapper.max_timestamp:
+        return None
+    check_size(len(records), config)
+    return OlderEntries(records, config, count, None, True)
 
 
 def _laid_out(records: Iterable[Record], codec: int, config: LogConfig, now_ms: int) -> OlderEntries:

@@ -61,9 +61,9 @@ def stored(records: bytearray, source: int, **overrides: str) -> bytes:
     return b"".join(bytes(data) for data, _ in laid_out(records, source, **overrides).placed(BASE))
 
 
-def code_of(records: bytearray, source: int, *, origin_client: bool = True, **overrides: str) -> ErrorCode:
+def code_of(records: bytearray, source: int, **overrides: str) -> ErrorCode:
     with pytest.raises(AppendError) as refused:
-        as_stored(records, log_config(**overrides), message_set=source < 2, origin_client=origin_client)
+        laid_out(records, source, **overrides)
     return refused.value.code
 
 
@@ -155,7 +155,9 @@ def test_what_only_record_batches_can_tell_is_refused(magic: int) -> None:
     assert code_of(batch(2, producer=(5, 0, 0)), 2, **config) == unsupported
     assert code_of(batch(2, producer=(5, 0, 0), attributes=0x10), 2, **config) == unsupported
     marker = encode_marker(5, 0, Marker(True, 0), 1000)
-    assert code_of(marker, 2, origin_client=False, **config) == unsupported
+    with pytest.raises(AppendError) as refused:
+        as_stored(marker, log_config(**config), message_set=False, origin_client=False)
+    assert refused.value.code == unsupported
     assert code_of(encode_batch(RECORDS, codec=Codec.ZSTD), 2, **config) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     for source in (0, 1, 2):
         zstd = code_of(sent(source, Codec.NONE), source, compression_type="zstd", **config)

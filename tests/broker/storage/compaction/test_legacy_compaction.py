@@ -38,7 +38,7 @@ def _wrapper(pairs: Sequence[tuple[bytes, bytes]], base: int, codec: Codec, magi
     return _entry(last, None, compress(codec, inner), magic=magic, attributes=codec | flags, timestamp=newest)
 
 
-@pytest.mark.spec("BRK-154", "BRK-167")
+@pytest.mark.spec("BRK-154", "BRK-167", "ADM-98")
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
 def test_entries_are_cleaned_in_their_own_format(tmp_path: Path, codec: Codec, magic: int) -> None:
@@ -66,7 +66,7 @@ def test_entries_are_cleaned_in_their_own_format(tmp_path: Path, codec: Codec, m
     assert [r.offset for r in consumed(reopened)] == [2, 3, 4, 5, 6]
 
 
-@pytest.mark.spec("BRK-154", "BRK-167")
+@pytest.mark.spec("BRK-154", "BRK-167", "ADM-98")
 def test_the_brokers_time_on_a_compressed_entry_stays(tmp_path: Path) -> None:
     log = compacted_log(tmp_path)
     data = _wrapper([(b"a", b"0"), (b"b", b"1"), (b"a", b"2")], 0, Codec.GZIP, 1, LOG_APPEND_TIME)

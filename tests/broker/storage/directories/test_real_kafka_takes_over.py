@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from kafkatool.broker.runtime.scheduler import Scheduler
+from kafkatool.broker.storage.batches.older_entries import OlderEntries
+from kafkatool.broker.storage.batches.produced_sets import as_stored
 from kafkatool.broker.storage.checkpoint import read_offsets
 from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.broker.storage.directories.topic_identity import TopicIdentity, read_identity
@@ -14,10 +16,11 @@ from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.operations.topics.creation import create_topic
-from kafkatool.core.protocol.messages import fetch, produce
+from kafkatool.core.protocol.messages import fetch, list_offsets, produce
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import Record, decode_records, encode_batch, iter_batches
 from kafkatool.core.protocol.records.compression import Codec
+from kafkatool.core.protocol.records.legacy import LegacyEntry, encode_entry, encode_wrapper
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import PartitionStateZnode
 from tests.broker.storage.compaction.compacting import COMPACTED, Kept, append, clean, compacted_log, consumed, latest
@@ -33,7 +36,11 @@ _KEEP_ALL = {"log.cleaner.enable": "false", "log.retention.ms": "-1"}  # the top
 _EVERY = 3  # steps from one kill to the next: that of all of them is tried on this broker, in less time
 
 
-def _fetched(connection: Connection, topic: str, partition: int) -> list[Kept] | None:
+def _knows_batches(version: str) -> bool:
+    return not version.startswith("0.10.")
+
+
+def _fetched(connection: Connection, topic: str, partition: int, fetch_version: int) -> list[Kept] | None:
     """Return all records of the partition; None while it has no leader."""
     found: list[Kept] = []
     offset = 0
@@ -47,7 +54,7 @@ def _fetched(connection: Connection, topic: str, partition: int) -> list[Kept] |
             isolation_level=0,
             topics=[fetch.FetchRequestTopic(topic=topic, partitions=[wanted])],
         )
-        (answer,) = connection.send(fetch.API, 4, request).topics[0].partitions
+        (answer,) = connection.send(fetch.API, fetch_version, request).topics[0].partitions
         if answer.error_code:
             return None
         data = bytes(answer.records or b"")  # type: ignore[arg-type]
@@ -70,7 +77,8 @@ def _read_all(real: RealKafka, topic: str, partitions: int) -> list[list[Kept]]:
             return False
         try:
             for partition in set(range(partitions)) - set(found):
-                if (records := _fetched(connection, topic, partition)) is not None:
+                fetch_version = 4 if _knows_batches(real.version) else 3
+                if (records := _fetched(connection, topic, partition, fetch_version)) is not None:
                     found[partition] = records
         finally:
             connection.close()
@@ -124,30 +132,42 @@ def test_kafka_finishes_what_a_kill_left_of_our_compaction(
         assert latest(killed_for_good) == {b"k%d" % (n % 11): b"%d" % n for n in range(last - 10, last + 1)}
 
 
-def _produce(connection: Connection, topic: str, codec: Codec, base: int) -> int:
-    records = [
-        Record(i, 1_600_000_000_000 + base + i, b"k%d" % ((base + i) % 7), b"value %d" % (base + i)) for i in range(5)
-    ]
-    batch = produce.ProduceRequestPartition(partition=0, records=bytes(encode_batch(records, codec=codec)))
+def _records(base: int) -> list[Record]:
+    times = range(1_600_000_000_000 + base, 1_600_000_000_005 + base)
+    return [Record(i, at, b"k%d" % ((base + i) % 7), b"value %d" % (base + i)) for i, at in enumerate(times)]
+
+
+def _message_set(records: list[Record], codec: Codec) -> bytes:
+    entries = [LegacyEntry(r.offset, 1, 0, r.timestamp, r.key, r.value) for r in records]
+    return encode_wrapper(entries, codec) if codec else b"".join(encode_entry(entry) for entry in entries)
+
+
+def _produce(real: RealKafka, connection: Connection, topic: str, codec: Codec, base: int) -> int:
+    records = _records(base)
+    batches = _knows_batches(real.version)
+    data = bytes(encode_batch(records, codec=codec)) if batches else _message_set(records, codec)
+    batch = produce.ProduceRequestPartition(partition=0, records=data)
     request = produce.ProduceRequest(
         acks=-1, timeout_ms=60_000, topics=[produce.ProduceRequestTopic(topic=topic, partitions=[batch])]
     )
-    return connection.send(produce.API, 3, request).topics[0].partitions[0].error_code
+    return connection.send(produce.API, 3 if batches else 2, request).topics[0].partitions[0].error_code
 
 
-def _first_record(connection: Connection, topic: str) -> None:
+def _first_record(real: RealKafka, connection: Connection, topic: str) -> None:
     def taken() -> bool:
-        return _produce(connection, topic, Codec.NONE, 0) == ErrorCode.NONE
+        return _produce(real, connection, topic, Codec.NONE, 0) == ErrorCode.NONE
 
     eventually(taken, f"{topic} to take records", 90)
 
 
-@pytest.mark.spec("BRK-129", "BRK-154", "BRK-167")
-@pytest.mark.parametrize("kafka", versions("2.8.2", "1.1.1", "0.11.0.3"))
+@pytest.mark.spec("BRK-129", "BRK-154", "BRK-167", "ADM-98")
+@pytest.mark.parametrize("kafka", versions("2.8.2", "1.1.1", "0.11.0.3", "0.10.2.2"))
 def test_directories_of_kafka_with_its_own_and_older_formats_open_here(tmp_path: Path, kafka: str) -> None:
     """Kafka, two topics of it told to keep the formats of 0.10 and 0.9, is killed or stopped; then the directory is ours."""
     require(kafka)
-    formats: Mapping[str, tuple[str, int]] = {"two": ("0.11.0", 2), "one": ("0.10.2", 1), "zero": ("0.9.0", 0)}
+    formats: dict[str, tuple[str, int]] = {"one": ("0.10.2", 1), "zero": ("0.9.0", 0)}
+    if _knows_batches(kafka):
+        formats["two"] = ("0.11.0", 2)
     codecs = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
     before: dict[str, list[Kept]] = {}
     with RealKafka(kafka, tmp_path / "real", brokers=1) as real, ZooKeeper(real.connect) as zk:
@@ -156,9 +176,9 @@ def test_directories_of_kafka_with_its_own_and_older_formats_open_here(tmp_path:
             for topic, (version, _) in formats.items():
                 configs = {"message.format.version": version, "segment.bytes": "1000", "retention.ms": "-1"}
                 create_topic(zk, topic, {0: (_BROKER,)}, configs)
-                _first_record(connection, topic)
+                _first_record(real, connection, topic)
                 for number in range(1, 40):
-                    assert _produce(connection, topic, codecs[number % 4], number * 5) == ErrorCode.NONE
+                    assert _produce(real, connection, topic, codecs[number % 4], number * 5) == ErrorCode.NONE
         finally:
             connection.close()
         for topic in formats:
@@ -254,3 +274,81 @@ def test_our_directories_open_in_kafka_as_they_were(tmp_path: Path, version: str
     assert kept[:5] == [f"{epoch} {start}" for epoch, start in epochs]
     assert (data / "t-0" / "notes.txt").read_text() == "mine"
     assert read_identity(data / "t-0") == TopicIdentity(7, 8)
+
+
+@pytest.mark.spec("BRK-129", "ADM-89", "ADM-98")
+@pytest.mark.parametrize("stopped", [True, False], ids=["stopped", "killed"])
+@pytest.mark.parametrize("version", versions("2.8.2", "1.1.1", "0.10.2.2"))
+def test_our_directories_of_older_formats_open_in_kafka_and_are_written_on(
+    tmp_path: Path, version: str, stopped: bool
+) -> None:
+    """Every codec, several segments; Kafka reads all, finds records by their time, appends, and we read that."""
+    require(version)
+    real = RealKafka(version, tmp_path / "real", brokers=1, options=_KEEP_ALL)
+    data = real.data_directory(_BROKER)
+    topics = {"one": "0.10.2", "zero": "0.9.0"}
+    scheduler = Scheduler(1)
+    ours = tmp_path / "ours"
+
+    def overrides(topic: str) -> Mapping[str, str]:
+        return {"message.format.version": topics[topic], "segment.bytes": "1000", "retention.ms": "-1"}
+
+    manager = LogManager(broker_config(log_dirs=str(ours)), overrides, scheduler)
+    manager.load()
+    manager.expect(topics)
+    expected: dict[str, list[Kept]] = {}
+    for topic in topics:
+        log = manager.get_or_create(TopicPartition(topic, 0))
+        for number in range(40):
+            batch = encode_batch(
+                _records(5 * number), codec=(Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)[number % 4]
+            )
+            entries = as_stored(batch, log.config, message_set=False, origin_client=True)
+            assert isinstance(entries, OlderEntries)
+            log.append_entries(entries)
+        log.high_watermark = log.log_end_offset
+        assert len(log.segments) > 3
+        log.flush()
+        expected[topic] = consumed(log)
+    manager.write_high_watermarks({TopicPartition(topic, 0): 200 for topic in topics})
+    if stopped:
+        manager.shutdown()
+    with real, ZooKeeper(real.connect) as zk:
+        real.stop_broker(_BROKER)
+        shutil.rmtree(data)
+        shutil.copytree(ours, data, ignore=shutil.ignore_patterns(".lock"))
+        manager.abandon()
+        scheduler.shutdown()
+        for topic in topics:
+            create_topic(zk, topic, {0: (_BROKER,)}, dict(overrides(topic)))
+            state = PartitionStateZnode.encode(LeaderAndIsr(None, 3, (_BROKER,), 1))
+            zk.create(PartitionStateZnode.path(TopicPartition(topic, 0)), state, make_parents=True)
+        real.start_broker(_BROKER)
+        for topic in topics:
+            assert _read_all(real, topic, 1) == [expected[topic]]
+        connection = Connection("127.0.0.1", real.ports[_BROKER], client_id="test", timeout_ms=90_000, security=None)
+        try:
+            asked = list_offsets.ListOffsetsRequestPartition(partition=0, timestamp=1_600_000_000_123)
+            about = [list_offsets.ListOffsetsRequestTopic(topic="one", partitions=[asked])]
+            answer = connection.send(list_offsets.API, 1, list_offsets.ListOffsetsRequest(topics=about))
+            found = answer.topics[0].partitions[0]
+            assert (found.error_code, found.offset, found.timestamp) == (0, 123, asked.timestamp)
+            for topic in topics:
+                assert _produce(real, connection, topic, Codec.GZIP, 200) == ErrorCode.NONE
+        finally:
+            connection.close()
+        real.stop_broker(_BROKER)
+    scheduler = Scheduler(1)
+    manager = LogManager(broker_config(log_dirs=str(data)), overrides, scheduler)
+    try:
+        manager.load()
+        for number, topic in enumerate(topics):
+            again = manager.get(TopicPartition(topic, 0))
+            assert again is not None
+            written = [
+                Kept(200 + r.offset, -1 if number else r.timestamp, r.key, r.value or b"") for r in _records(200)
+            ]
+            assert consumed(again) == expected[topic] + written
+    finally:
+        manager.shutdown()
+        scheduler.shutdown()

@@ -3,6 +3,7 @@
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ both = pytest.mark.parametrize("magic", [0, 1])
 each_codec = pytest.mark.parametrize("codec", KNOWN)
 
 
-def options(magic: int, **more: str) -> dict[str, str]:
+def options(magic: int, **more: str) -> dict[str, Any]:
     return {"message_format_version": VERSIONS[magic], **more}
 
 
