@@ -24,6 +24,7 @@ from kafkatool.core.model.acls import (
     ResourceType,
     as_sorted,
     check_binding,
+    why_from_nowhere,
 )
 
 COLUMNS: Final = ("resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission")
@@ -221,7 +222,14 @@ def _ways_back(meant: Meant, cluster_id: str | None, removed: Acls) -> Iterable[
 
 
 def _warn_of_consequences(out: Output, way: Way, wanted: Acls) -> None:
-    """Tell what an entry changes for others: the first on a resource, and a Read without a group to read in (SEC-92)."""
+    """Tell what an entry changes for others, or does not change at all (SEC-92).
+
+    The first on a resource, a Read without a group to read in, a host that nobody comes from.
+    """
+    for host, permission in sorted({(e.host, e.permission) for entries in wanted.values() for e in entries}):
+        if why := why_from_nowhere(host):
+            means = "denies" if permission is Permission.DENY else "allows"
+            out.note(f"no client comes from host {host}: {why}; the entry {means} nothing to anybody")
     for pattern in wanted:
         kind, name, pattern_type = pattern
         if not way.read(Filter(kind, name, pattern_type)):

@@ -216,3 +216,15 @@ def host_as_java_writes_it(address: str) -> str:
     if parsed.ipv4_mapped is not None:
         return str(parsed.ipv4_mapped)
     return ":".join(f"{int(group, 16):x}" for group in parsed.exploded.split(":"))
+
+
+def why_from_nowhere(host: str) -> str:
+    """Say why no client can come from the host of an entry, which then means nobody; empty: one can (SEC-80)."""
+    if host == WILDCARD:
+        return ""
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return "brokers go by single addresses, not by names or networks"
+    written = host_as_java_writes_it(host)
+    return "" if written == host else f"brokers write it {written}"

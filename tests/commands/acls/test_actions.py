@@ -126,6 +126,30 @@ def test_consequences_are_told_and_a_dry_run_writes_nothing(zk: ZooKeeper, zk_co
     assert refused.exit_code == 1 and "/kafka-acl-extended/prefixed is missing" in refused.stderr
 
 
+@pytest.mark.spec("SEC-80", "SEC-92")
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [
+        ("10.0.0.0/8", "brokers go by single addresses, not by names or networks"),
+        ("localhost", "brokers go by single addresses, not by names or networks"),
+        ("::1", "brokers write it 0:0:0:0:0:0:0:1"),
+        ("::ffff:10.0.0.1", "brokers write it 10.0.0.1"),
+        ("*", ""),
+        ("10.0.0.1", ""),
+        ("0:0:0:0:0:0:0:1", ""),
+    ],
+)
+def test_a_host_that_no_client_comes_from_is_told_as_its_denial_denies_nothing(
+    zk_connect: str, host: str, why: str
+) -> None:
+    for side, means in (("deny", "denies"), ("allow", "allows")):
+        entry = (f"--{side}-principal", "User:eve", f"--{side}-host", host, "--operation", "Write", "--topic", "orders")
+        done = acls(zk_connect, "add", *entry)
+        assert done.exit_code == 0
+        told = f"no client comes from host {host}: {why}; the entry {means} nothing to anybody\n"
+        assert (told in done.stderr, "no client" in done.stderr) == (bool(why), bool(why))
+
+
 @pytest.mark.spec("SEC-91")
 @pytest.mark.parametrize(
     ("args", "why"),
