@@ -5,7 +5,7 @@ What moves is what the controller lists, whoever began it; throttles go when not
 
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -27,8 +27,9 @@ from kafkatool.core.operations.reassignment.events import Following
 from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.hindrances import NOTHING
 from kafkatool.core.operations.reassignment.status import Move, Status
-from kafkatool.core.operations.requests import planned, reassignments, throttles
+from kafkatool.core.operations.requests import log_dirs, planned, reassignments, throttles
 from kafkatool.core.operations.requests.cluster_view import read_cluster
+from kafkatool.core.operations.requests.log_dirs import DirState, Placement
 from kafkatool.core.operations.requests.moving import Moving, read_moves
 from kafkatool.core.operations.requests.reassignments import Checked, Refusals, replicas_in
 from kafkatool.core.operations.requests.throttles import Throttle
@@ -36,8 +37,11 @@ from kafkatool.core.operations.requests.topics import missing, read_topics
 from kafkatool.core.planner.plan_files import (
     CURRENT_ASSIGNMENT,
     STDIN,
+    LogDirs,
     Moves,
+    PlacedReplica,
     dashed,
+    parse_log_dirs,
     parse_plan,
     parse_topics_to_move,
     plan_json,
@@ -56,6 +60,8 @@ THROTTLE_WARNING: Final = (
 FIRST_POLL_S: Final = 1.0
 MAX_POLL_S: Final = 5.0
 SETTLE_S = 10.0
+LOG_DIRS_TIMEOUT_S: Final = 10.0
+"""How long replicas are asked for that a broker is still to make, without --timeout: as Kafka's tool."""
 SETTLE_PAUSE_S: Final = 0.2
 
 
@@ -77,13 +83,18 @@ class RequestPlanMode(RequestMode, PlanMode):
 
     def read_plan(self) -> Moves:
         """Read the plan. Raises RefusedError with the words of Kafka's tool (ADM-39)."""
+        return self.read_plan_and_log_dirs()[0]
+
+    def read_plan_and_log_dirs(self) -> tuple[Moves, LogDirs]:
+        """Read the plan, and the log directories that it names. Raises RefusedError as ``read_plan``."""
         source = self.reassignment_json_file
         try:
             text = read_text(source, sys.stdin)
         except UsageError as e:
             raise RefusedError(f"Unable to read file {source}") from e
         try:
-            return parse_plan(text, "stdin" if source == STDIN else source, name_of=dashed)
+            name = "stdin" if source == STDIN else source
+            return parse_plan(text, name, name_of=dashed, with_log_dirs=True), parse_log_dirs(text, name)
         except UsageError as e:
             raise RefusedError(str(e)) from e
         except RefusedError as e:
@@ -178,6 +189,18 @@ class RequestPlanMode(RequestMode, PlanMode):
         finally:
             line.end()
 
+    def await_log_dirs(self, client: "ClusterClient", wanted: LogDirs, timeout_s: float | None) -> bool:
+        """Wait until none of those replicas is on its way to a log directory; False: the time was up first."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while moving := [one for one in log_dirs.find(client, wanted) if one.state.is_moving]:
+            if deadline is not None and time.monotonic() >= deadline:
+                replicas = in_number(len(moving), "replica is", "replicas are")
+                self.out.note(f"{replicas} on the way to another log directory: that goes on")
+                return False
+            time.sleep(FIRST_POLL_S)
+            client.begin_anew()
+        return True
+
     def _note_ways_on(self, mode: str) -> None:
         """Say what goes on without this command, and what to type: ``mode`` to wait on, and the others (RSN-23X)."""
         self.out.note("what moves goes on without kt; a throttle stays")
@@ -239,6 +262,10 @@ def _named(partitions: Iterable[TopicPartition]) -> str:
     return ",".join(map(str, sorted(partitions)))
 
 
+def _plural_of(number: int) -> str:
+    return "s" * (number > 1)
+
+
 def _plural(partitions: Iterable[TopicPartition]) -> str:
     return "s" * (len(list(partitions)) > 1)
 
@@ -285,6 +312,7 @@ class ExecuteByRequest(RequestPlanMode):
     LACKING = "Missing required option(s): reassignment-json-file"
 
     throttle: int | None
+    replica_alter_log_dirs_throttle: int | None
     additional: bool
     disallow_replication_factor_change: bool
     force: bool
@@ -293,8 +321,9 @@ class ExecuteByRequest(RequestPlanMode):
     dry_run: bool
 
     def carry_out(self) -> int:
-        """Check the plan, save the way back, set throttles, begin (ADM-33, ADM-34)."""
-        plan = self.read_plan()
+        """Check the plan, save the way back, set throttles, begin (ADM-33, ADM-34, ADM-40)."""
+        plan, dirs = self.read_plan_and_log_dirs()
+        dir_rate = self.replica_alter_log_dirs_throttle
         with self.client() as client:
             checked = reassignments.check(client, plan, additional=self.additional)
             least = 0
@@ -303,11 +332,12 @@ class ExecuteByRequest(RequestPlanMode):
             throttle = None
             if self.throttle is not None:
                 throttle = Throttle.of(plan, checked.origin, checked.moving)
-                if (down := sorted(set(throttle.brokers) - set(client.brokers))) and not self.force:
-                    raise RefusedError(
-                        f"broker {join_ids(down)} is down and cannot be told of the throttle; nothing was written",
-                        now="add --force to go on without it there",
-                    )
+            told = {*(throttle.brokers if throttle else ()), *(r.broker for r in dirs if dir_rate is not None)}
+            if (down := sorted(told - set(client.brokers))) and not self.force:
+                raise RefusedError(
+                    f"broker {join_ids(down)} is down and cannot be told of the throttle; nothing was written",
+                    now="add --force to go on without it there",
+                )
             requests = reassignments.requests(
                 client,
                 plan,
@@ -316,12 +346,15 @@ class ExecuteByRequest(RequestPlanMode):
             )
             self._note_terms(client, checked)
             if self.dry_run:
-                return self._plan_requests(client, throttle, requests, least)
+                return self._plan_requests(client, throttle, requests, least, dirs)
             self._save_way_back(checked)
             if throttle is not None and self.throttle is not None:
                 throttles.set_throttle(client, throttle, self.throttle)
                 self.out.line(f"The inter-broker throttle limit was set to {self.throttle} B/s")
-            return self._start(client, checked, requests, least, throttle)
+            if dir_rate is not None:
+                throttles.carry_out(client, log_dirs.throttle_requests(client, dirs, dir_rate))
+                self.out.line(f"The replica-alter-dir throttle limit was set to {dir_rate} B/s")
+            return self._start(client, checked, requests, least, throttle, dirs)
 
     def _note_terms(self, client: "ClusterClient", checked: Checked) -> None:
         """Tell what of the plan is in place already, and how long the rest takes under the throttle."""
@@ -336,13 +369,19 @@ class ExecuteByRequest(RequestPlanMode):
                 self.out.note(line)
 
     def _plan_requests(
-        self, client: "ClusterClient", throttle: Throttle | None, requests: Sequence[Any], least: int
+        self, client: "ClusterClient", throttle: Throttle | None, requests: Sequence[Any], least: int, dirs: LogDirs
     ) -> int:
         changes = []
         if throttle is not None and self.throttle is not None:
             changes = throttles.setting_requests(client, throttle, self.throttle)
-            throttles.carry_out(client, changes, validate_only=True)
-        shown = [*planned.plan_configs(client, changes), *planned.plan_moves(client, requests, least=least)]
+        if self.replica_alter_log_dirs_throttle is not None:
+            changes += log_dirs.throttle_requests(client, dirs, self.replica_alter_log_dirs_throttle)
+        throttles.carry_out(client, changes, validate_only=True)
+        shown = [
+            *planned.plan_configs(client, changes),
+            *planned.plan_moves(client, requests, least=least),
+            *planned.plan_log_dirs(client, log_dirs.requests(dirs)),
+        ]
         self.out.planned_requests(shown, judged=bool(changes))
         return 0
 
@@ -361,7 +400,7 @@ class ExecuteByRequest(RequestPlanMode):
                 plan_json_with_log_dirs(checked.current),
                 "",
                 "Save this to use as the --reassignment-json-file option during rollback",
-                *([THROTTLE_WARNING] if self.throttle is not None else []),
+                *([THROTTLE_WARNING] if {self.throttle, self.replica_alter_log_dirs_throttle} != {None} else []),
             ]
         )
 
@@ -372,6 +411,7 @@ class ExecuteByRequest(RequestPlanMode):
         requests: Sequence[Any],
         least: int,
         throttle: Throttle | None,
+        dirs: LogDirs,
     ) -> int:
         outcome = reassignments.send(client, requests, least=least)
         refused = _refused(outcome)
@@ -382,29 +422,56 @@ class ExecuteByRequest(RequestPlanMode):
                 self.out.note(f"these were started all the same: {_named(started)}")
         else:
             self.out.line(f"Successfully started partition reassignment{_plural(started)} for {_named(started)}")
+        dirs = {replica: path for replica, path in dirs.items() if replica.partition not in refused}
+        late = self._start_log_dirs(client, dirs)
         moving = read_moves(client, started, needed=True) if started else {}
         superseded = sorted(p for p, m in moving.items() if m.target != checked.plan[p])
         if superseded:
             self.out.note(f"superseded by another request, and not waited for: {_named(superseded)}")
         finished = True
         if self.wait and started:
-            finished = self._follow(client, [p for p in started if p not in superseded], checked.plan, throttle)
+            finished = self._follow(client, [p for p in started if p not in superseded], checked.plan, throttle, dirs)
         found = self.compared(client, {p: checked.plan[p] for p in started})
         errors = [error_item(e, **p._asdict(), code=e.code) for p, e in sorted(refused.items())]
         self.show_items([item(m) for m in found], client.cluster_id, errors)
         done = not self.wait or all(m.status is Status.COMPLETED for m in found)
-        return 0 if not refused and finished and done else 1
+        return 0 if not refused and not late and finished and done else 1
+
+    def _start_log_dirs(self, client: "ClusterClient", wanted: LogDirs) -> LogDirs:
+        """Have replicas move to other log directories (ADM-40); return those that could not begin in time."""
+
+        def begun(replicas: Collection[PlacedReplica]) -> None:
+            self.out.lines(
+                f"Successfully started moving log directory to {wanted[one]} for replica {one.partition} "
+                f"with broker {one.broker} "  # the blank is Kafka's
+                for one in replicas
+            )
+
+        timeout_s = LOG_DIRS_TIMEOUT_S if self.timeout is None else self.timeout
+        late = log_dirs.begin(client, wanted, timeout_s, begun)
+        if late:
+            named = ",".join(map(str, sorted(late)))
+            self.out.line(f"Timed out before log directory move{_plural_of(len(late))} could be started for: {named}")
+        return late
 
     def _follow(
-        self, client: "ClusterClient", started: Sequence[TopicPartition], plan: Moves, throttle: Throttle | None
+        self,
+        client: "ClusterClient",
+        started: Sequence[TopicPartition],
+        plan: Moves,
+        throttle: Throttle | None,
+        dirs: LogDirs,
     ) -> bool:
-        finished = self.await_end(client, started, self.timeout)
+        finished = self.await_end(client, started, self.timeout) and self.await_log_dirs(client, dirs, self.timeout)
         if not finished:
             self.out.note(f"not finished after {self.timeout:g} s: the reassignment goes on")
             return False
         self.out.lines(_verify_lines(self.settled(client, {p: plan[p] for p in started})))
-        self.finish(client, plan, preserve_throttles=throttle is None, own=throttle)
-        return True
+        placed = log_dirs.find(client, dirs)
+        self.out.lines(map(log_dirs.line, placed))
+        unthrottled = throttle is None and self.replica_alter_log_dirs_throttle is None
+        self.finish(client, plan, preserve_throttles=unthrottled, own=throttle)
+        return all(one.state is DirState.COMPLETED for one in placed)
 
 
 def _verify_lines(found: Iterable[Move]) -> list[str]:
@@ -432,20 +499,36 @@ class VerifyByRequest(RequestPlanMode):
 
     def carry_out(self) -> int:
         """Return 0 when every partition has the planned replicas; throttles go when nothing moves any more (ADM-36)."""
-        plan = self.read_plan()
+        plan, dirs = self.read_plan_and_log_dirs()
         if self.rollback:
-            plan = self.read_rollback(plan)
+            plan, dirs = self.read_rollback(plan), {}  # the way back names none
         with self.client() as client:
             again = self.waiting(rollback=self.rollback)
-            if self.wait and not self.await_end(client, plan, self.timeout, way_on=again):
+            if self.wait and not (
+                self.await_end(client, plan, self.timeout, way_on=again)
+                and self.await_log_dirs(client, dirs, self.timeout)
+            ):
                 self.out.note(f"not finished after {self.timeout:g} s: the reassignment goes on")
-            found = self.compared(client, plan)
-            self.out.lines(["Status of partition reassignment:", *_verify_lines(found), ""])
+            found, placed = self.compared(client, plan), log_dirs.find(client, dirs)
+            ends = [log_dirs.line(one) for one in placed] or [""]
+            self.out.lines(["Status of partition reassignment:", *_verify_lines(found), *ends])
             back = f"{self.command(self.cancelling(rollback=True))}  # send them"
             self.note_not_under_way(found, back if self.rollback else self.sending)
-            self.finish(client, plan, preserve_throttles=self.preserve_throttles)
-            self.show_items([item(m) for m in found], client.cluster_id)
-        return 0 if all(m.status is Status.COMPLETED for m in found) else 1
+            moving = any(one.state.is_moving for one in placed)
+            self.finish(client, plan, preserve_throttles=self.preserve_throttles or moving)
+            self.show_items(
+                [item(m) for m in found],
+                client.cluster_id,
+                [_not_placed(one) for one in placed if one.state is not DirState.COMPLETED],
+            )
+        done = all(m.status is Status.COMPLETED for m in found)
+        return 0 if done and all(one.state is DirState.COMPLETED for one in placed) else 1
+
+
+def _not_placed(placement: Placement) -> dict[str, Any]:
+    """Make an entry of ``errors`` for a replica that is not in the log directory of the plan."""
+    partition, broker = placement.replica
+    return error_item(RefusedError(log_dirs.line(placement)), **partition._asdict(), broker=broker)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,9 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
     "Work on a plan (--execute, --verify, --cancel)": (
         *("reassignment-json-file", "rollback-file", "rollback", "wait", "timeout", "preserve-throttles", "dry-run"),
     ),
-    "With --bootstrap-server alone (--execute)": ("additional", "disallow-replication-factor-change"),
+    "With --bootstrap-server alone (--execute)": (
+        *("additional", "disallow-replication-factor-change", "replica-alter-log-dirs-throttle"),
+    ),
     "Start it (--execute)": (*("throttle", "skip-unchanged", "force", "resume", "max-json-size", "batch-partitions"),),
 }
 
@@ -154,6 +156,12 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
     "--disallow-replication-factor-change",
     is_flag=True,
     help="Refuse partitions that would get another number of replicas.",
+)
+@click.option(
+    "--replica-alter-log-dirs-throttle",
+    type=ByteCount(min=-1),
+    metavar="B/S",
+    help="Bytes per second that a broker may copy between its log directories, where the plan names some.",
 )
 @click.option("--preserve-throttles", is_flag=True, help="Leave throttles alone.")
 @writing_options

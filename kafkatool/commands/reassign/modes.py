@@ -143,8 +143,9 @@ def chosen(
         )
     name = names[0]
     kind = kinds[name]
-    if flags["throttle"] == -1:
-        flags["throttle"] = None  # Kafka's spelling of none
+    for rate in ("throttle", "replica_alter_log_dirs_throttle"):
+        if flags[rate] == -1:
+            flags[rate] = None  # Kafka's spelling of none
     taken = {f.name for f in fields(kind)}
     given = {p.name: p.opts[0] for p in parameters if p.name in flags and _is_given(flags[p.name])}
     if foreign := [flag for parameter, flag in given.items() if parameter not in taken]:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TextIO, TypeVar
+from typing import Any, Final, NamedTuple, TextIO, TypeVar
 
 from kafkatool.core.errors import RefusedError, UsageError
 from kafkatool.core.model.values import TopicPartition, join_ids
@@ -57,6 +57,22 @@ def read_text(source: str, stdin: TextIO) -> str:
 CURRENT_ASSIGNMENT: Final = "Current partition replica assignment"
 """Kafka's first line before a plan (RSN-4), and before the way back (RSN-8)."""
 
+ANY_LOG_DIR: Final = "any"
+
+
+class PlacedReplica(NamedTuple):
+    """A replica for which a plan names a log directory."""
+
+    partition: TopicPartition
+    broker: int
+
+    def __str__(self) -> str:
+        return f"{self.partition}-{self.broker}"
+
+
+LogDirs = Mapping[PlacedReplica, str]
+"""The log directories that a plan names, by their absolute paths."""
+
 PROPOSED_ASSIGNMENT: Final = "Proposed partition reassignment configuration"
 """The one between the two of --generate."""
 
@@ -99,10 +115,13 @@ def parse_topics_to_move(text: str, name: str) -> tuple[str, ...]:
     return topics
 
 
-def parse_plan(text: str, name: str, *, name_of: PartitionName = bracketed) -> dict[TopicPartition, tuple[int, ...]]:
+def parse_plan(
+    text: str, name: str, *, name_of: PartitionName = bracketed, with_log_dirs: bool = False
+) -> dict[TopicPartition, tuple[int, ...]]:
     """Parse ``{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]},…]}``, sorted (RSN-5, RSN-7).
 
-    ``log_dirs`` is dropped when every entry is ``"any"``. Raises UsageError (not JSON), RefusedError (content).
+    ``log_dirs`` is left out here; others than ``"any"`` are refused unless ``with_log_dirs``: then ``parse_log_dirs`` reads
+    them. Raises UsageError (not JSON), RefusedError (content).
     """
     value = parse_json(text, name)
     _check_version(value)
@@ -113,7 +132,7 @@ def parse_plan(text: str, name: str, *, name_of: PartitionName = bracketed) -> d
             now=f'{name} has no partitions; the form is {{"version":1,"partitions":[{{"topic":"t","partition":0,'
             '"replicas":[1,2]}]}',
         )
-    moves = [_move(entry, f"{name}: partitions[{i}]") for i, entry in enumerate(entries)]
+    moves = [_move(entry, f"{name}: partitions[{i}]", with_log_dirs) for i, entry in enumerate(entries)]
     if not all(replicas for _, replicas in moves):
         raise RefusedError("Partition replica list cannot be empty")
     if twice := _duplicates(partition for partition, _ in moves):
@@ -128,6 +147,16 @@ def parse_plan(text: str, name: str, *, name_of: PartitionName = bracketed) -> d
     if repeated:
         raise RefusedError(f"Partition replica lists may not contain duplicate entries: {'. '.join(repeated)}")
     return dict(sorted(moves))
+
+
+def parse_log_dirs(text: str, name: str) -> LogDirs:
+    """Return the directories that a plan, which ``parse_plan`` has taken, names; none where any is right."""
+    return {
+        PlacedReplica(_partition(entry, name), broker): path
+        for entry in parse_json(text, name)["partitions"]
+        for broker, path in zip(entry["replicas"], entry.get("log_dirs") or (), strict=False)
+        if path != ANY_LOG_DIR
+    }
 
 
 def parse_election(text: str, name: str, *, name_of: PartitionName = dashed) -> tuple[TopicPartition, ...]:
@@ -155,7 +184,7 @@ def _check_version(value: Any) -> None:
         raise RefusedError(f"Not supported version field value {version}")
 
 
-def _move(entry: Any, where: str) -> tuple[TopicPartition, tuple[int, ...]]:
+def _move(entry: Any, where: str, with_log_dirs: bool) -> tuple[TopicPartition, tuple[int, ...]]:
     partition = _partition(entry, where)
     replicas = entry.get("replicas")
     if not isinstance(replicas, list):
@@ -163,9 +192,11 @@ def _move(entry: Any, where: str) -> tuple[TopicPartition, tuple[int, ...]]:
     ids = tuple(_natural(r, f"{where}.replicas[{i}]", "broker id") for i, r in enumerate(replicas))
     log_dirs = entry.get("log_dirs")
     if log_dirs is not None:
-        if not isinstance(log_dirs, list) or any(d != "any" for d in log_dirs):
+        if not isinstance(log_dirs, list) or not all(isinstance(d, str) and d for d in log_dirs):
+            raise RefusedError(f'{where}: log_dirs is not a list of paths or "{ANY_LOG_DIR}"')
+        if not with_log_dirs and any(d != ANY_LOG_DIR for d in log_dirs):
             raise RefusedError(
-                f'{where}: log_dirs other than "any" need broker requests that kt reassign does not make'
+                f'{where}: log_dirs other than "{ANY_LOG_DIR}" are asked of brokers', now="use --bootstrap-server"
             )
         if len(log_dirs) != len(ids):
             raise RefusedError(f"{where}: {len(log_dirs)} log_dirs for {len(ids)} replicas")
@@ -205,7 +236,8 @@ def plan_json(moves: Moves) -> str:
 def plan_json_with_log_dirs(moves: Moves) -> str:
     """Write the plan as Kafka's tools of 2.4 and later do, any directory being right."""
     partitions = [
-        {"topic": t, "partition": p, "replicas": list(r), "log_dirs": ["any"] * len(r)} for (t, p), r in moves.items()
+        {"topic": t, "partition": p, "replicas": list(r), "log_dirs": [ANY_LOG_DIR] * len(r)}
+        for (t, p), r in moves.items()
     ]
     return json.dumps({"version": 1, "partitions": partitions}, separators=(",", ":"))
 

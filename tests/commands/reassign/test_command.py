@@ -97,8 +97,9 @@ FLAGS: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = [  # each with the mo
     (("--wait",), ("--execute", "--verify")),
     (("--timeout", "0"), ("--execute", "--verify", "--cancel")),
     (("--dry-run",), ("--execute", "--verify", "--cancel")),
-    (("--additional",), ()),  # by --bootstrap-server alone, as the next one
+    (("--additional",), ()),  # by --bootstrap-server alone, as the next ones
     (("--disallow-replication-factor-change",), ()),
+    (("--replica-alter-log-dirs-throttle", "5000"), ()),
 ]
 
 

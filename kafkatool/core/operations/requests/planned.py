@@ -8,8 +8,13 @@ from kafkatool.core.client.cluster import ClusterClient
 from kafkatool.core.operations.requests.throttles import Change
 from kafkatool.core.protocol.codec.schema import Api, fields_of
 from kafkatool.core.protocol.codec.types import UUID
-from kafkatool.core.protocol.messages import alter_partition_reassignments, incremental_alter_configs
+from kafkatool.core.protocol.messages import (
+    alter_partition_reassignments,
+    alter_replica_log_dirs,
+    incremental_alter_configs,
+)
 from kafkatool.core.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from kafkatool.core.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,13 @@ def plan_moves(
 ) -> list[PlannedRequest]:
     """Plan requests that begin or cancel moves."""
     return [plan(client, alter_partition_reassignments.API, request, least=least) for request in requests]
+
+
+def plan_log_dirs(
+    client: ClusterClient, requests: Iterable[tuple[int, AlterReplicaLogDirsRequest]]
+) -> list[PlannedRequest]:
+    """Plan requests that begin moves between log directories, each by its broker."""
+    return [plan(client, alter_replica_log_dirs.API, request, broker=broker) for broker, request in requests]
 
 
 def fields_in_order(message: object, version: int) -> dict[str, Any]:

@@ -3,81 +3,16 @@
 import errno
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from kafkatool.broker.replication.moving.copying import Move
-from kafkatool.broker.replication.moving.decisions import shared_end
-from kafkatool.broker.replication.partition.partition import Partition
-from kafkatool.broker.replication.partition.replica_copy import ReplicaCopy
-from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.broker.storage.directories.topic_identity import Judgement
-from kafkatool.broker.storage.log.log import Log
 from kafkatool.core.errors import StorageError
-from kafkatool.core.model.values import TopicPartition
-from tests.broker.replication.world import Clock, ManualScheduler
+from tests.broker.replication.moving.steps import BATCHES, CHUNK, A, go_on, managed, moving, plain_dirs, written
 from tests.broker.storage.batch_builders import batch
 from tests.broker.storage.crashing import Killed, Steps
-from tests.broker.storage.logs import broker_config, everything
-
-_A = TopicPartition("a", 0)
-_CHUNK = 200
-_BATCHES = 14
-
-
-@contextmanager
-def managed(directory: Path, **options: Any) -> Iterator[LogManager]:
-    """Give a manager of the log dirs ``1`` and ``2``, which goes down without a word."""
-    dirs = [directory / name for name in "12"]
-    config = broker_config(log_dirs=",".join(map(str, dirs)), log_segment_bytes="300")
-    manager = LogManager(config, lambda topic: {}, ManualScheduler(), **options)
-    try:
-        manager.load()
-        yield manager
-    finally:
-        manager.abandon()
-
-
-def written(manager: LogManager) -> Log:
-    """Write a log of several segments, epochs and a producer in the dir ``1``."""
-    manager.want_in(_A, manager.live_dirs[0])
-    log = manager.get_or_create(_A, is_new=True)
-    for number in range(_BATCHES):
-        log.append_as_leader(batch(2, producer=(7, 0, 2 * number)), number // 5)
-    assert len(log.segments) > 3
-    log.flush()
-    return log
-
-
-def moving(manager: LogManager, path: Path) -> Move:
-    """Begin to move the log there, or go on with that."""
-    log = manager.get(_A)
-    assert log is not None
-    copied = manager.copy_of(_A)
-    cut = None
-    if copied is None:
-        copied = manager.create_copy(_A, path)
-    else:
-        cut = shared_end(
-            log.leader_epochs.entries, log.log_end_offset, copied.leader_epochs.entries, copied.log_end_offset
-        )
-    partition = Partition(_A, 1, log, lag_time_max_ms=1, clock_ms=Clock(), high_watermark=log.log_end_offset)
-    copy = ReplicaCopy(copied, cut)
-    partition.take_copy(copy)
-    return Move(partition, copy)
-
-
-def go_on(move: Move, manager: LogManager) -> None:
-    while not move.is_over:
-        move.advance(manager, _CHUNK)
-
-
-def plain_dirs(directory: Path) -> list[str]:
-    return sorted(str(path.relative_to(directory)) for path in directory.glob("*/a-0"))
+from tests.broker.storage.logs import everything
 
 
 @pytest.mark.spec("ADM-69")
@@ -101,24 +36,24 @@ def test_a_kill_at_any_write_leaves_one_whole_log_and_the_move_goes_on(
             steps.last = None
         seen_two += len(plain_dirs(directory)) > 1
         with managed(directory) as manager:
-            log = manager.get(_A)
+            log = manager.get(A)
             assert log is not None and everything(log) == expected, number
             assert len(plain_dirs(directory)) == 1, number
             # What is appended from here on must be in the log that the next start finds.
             log.append_as_leader(batch(1), 9)
             if log.directory.parent == directory / "1":
                 go_on(moving(manager, directory / "2"), manager)
-            moved = manager.get(_A)
+            moved = manager.get(A)
             assert moved is not None and moved.directory == directory / "2" / "a-0", number
             assert everything(moved) == everything(log), number
             assert moved.leader_epochs.entries == log.leader_epochs.entries, number
-            assert moved.state.producers.entries[7].batches[-1].last_sequence == 2 * _BATCHES - 1
+            assert moved.state.producers.entries[7].batches[-1].last_sequence == 2 * BATCHES - 1
         with managed(directory) as manager:
-            again = manager.get(_A)
+            again = manager.get(A)
             assert again is not None and len(everything(again)) > len(expected), number
-            assert again.log_end_offset == 2 * _BATCHES + 1, number
-            assert (manager.copy_of(_A), plain_dirs(directory)) == (None, ["2/a-0"])
-            assert again.state.producers.entries[7].batches[-1].last_sequence == 2 * _BATCHES - 1
+            assert again.log_end_offset == 2 * BATCHES + 1, number
+            assert (manager.copy_of(A), plain_dirs(directory)) == (None, ["2/a-0"])
+            assert again.state.producers.entries[7].batches[-1].last_sequence == 2 * BATCHES - 1
         shutil.rmtree(directory)
         number += 1
     assert number > 30
@@ -165,13 +100,13 @@ def test_what_is_cut_off_the_log_is_cut_off_the_copy(tmp_path: Path, cut: int, w
         partition = move.partition
         for _ in range(when):
             if move.copy.log.log_end_offset < log.log_end_offset:
-                move.advance(manager, _CHUNK)
+                move.advance(manager, CHUNK)
         partition.truncate(partition.leader_epoch, cut)
         end = log.log_end_offset
         log.append_as_leader(batch(3, value=b"another"), 9)
         expected, epochs = everything(log), log.leader_epochs.entries
         go_on(move, manager)
-        assert partition.log is manager.get(_A) is not log
+        assert partition.log is manager.get(A) is not log
         assert everything(partition.log) == expected
         assert partition.log.leader_epochs.entries == epochs
         assert partition.log.log_end_offset == end + 3
@@ -182,12 +117,12 @@ def test_a_replica_that_starts_over_further_on_has_its_copy_start_over(tmp_path:
     with managed(tmp_path) as manager:
         written(manager)
         move = moving(manager, tmp_path / "2")
-        move.advance(manager, _CHUNK)
+        move.advance(manager, CHUNK)
         move.partition.restart_at(move.partition.leader_epoch, 100)
         go_on(move, manager)
         assert (move.partition.log.log_start_offset, move.partition.log.log_end_offset) == (100, 100)
     with managed(tmp_path) as manager:
-        log = manager.get(_A)
+        log = manager.get(A)
         assert log is not None and (log.log_start_offset, log.log_end_offset) == (100, 100)
 
 
@@ -196,13 +131,13 @@ def test_records_that_were_deleted_do_not_come_back_with_the_copy(tmp_path: Path
     with managed(tmp_path) as manager:
         log = written(manager)
         move = moving(manager, tmp_path / "2")
-        move.advance(manager, _CHUNK)
+        move.advance(manager, CHUNK)
         log.advance_log_start(11)
         go_on(move, manager)
     with managed(tmp_path) as manager:
-        moved = manager.get(_A)
+        moved = manager.get(A)
         assert moved is not None and moved.directory.parent == tmp_path / "2"
-        assert (moved.log_start_offset, moved.log_end_offset) == (11, 2 * _BATCHES)
+        assert (moved.log_start_offset, moved.log_end_offset) == (11, 2 * BATCHES)
 
 
 @pytest.mark.spec("ADM-69", "BRK-146")
@@ -215,7 +150,7 @@ def test_a_target_that_fails_leaves_the_replica_where_it_is(
         log = written(manager)
         move = moving(manager, tmp_path / "2")
         for _ in range(step):
-            move.advance(manager, _CHUNK)
+            move.advance(manager, CHUNK)
         if step == 4:
             fsync = os.fsync
 
@@ -230,18 +165,18 @@ def test_a_target_that_fails_leaves_the_replica_where_it_is(
         with pytest.raises(StorageError):
             go_on(move, manager)
         monkeypatch.undo()
-        assert (manager.get(_A), manager.copy_of(_A)) == (log, None)
+        assert (manager.get(A), manager.copy_of(A)) == (log, None)
         assert manager.offline_dirs == [tmp_path / "2"]
         assert move.partition.log is log
         log.append_as_leader(batch(2), 9)
         expected = everything(log)
     assert len(plain_dirs(tmp_path)) == 1 + (step == 4)
     with managed(tmp_path) as manager:
-        again = manager.get(_A)
+        again = manager.get(A)
         assert again is not None and everything(again) == expected
         assert plain_dirs(tmp_path) == ["1/a-0"]
         go_on(moving(manager, tmp_path / "2"), manager)
-        again = manager.get(_A)
+        again = manager.get(A)
         assert again is not None and everything(again) == expected
     assert plain_dirs(tmp_path) == ["2/a-0"]
 
@@ -264,13 +199,13 @@ def test_a_source_that_fails_in_the_last_step_has_what_is_not_the_log_when_it_co
         go_on(move, manager)
         monkeypatch.undo()
         assert manager.offline_dirs == [tmp_path / "1"]
-        log = manager.get(_A)
+        log = manager.get(A)
         assert log is not None and log is not former and not log.state.closed
         log.append_as_leader(batch(2), 9)
         expected = everything(log)
     assert plain_dirs(tmp_path) == ["1/a-0", "2/a-0"]
     with managed(tmp_path) as manager:
-        again = manager.get(_A)
+        again = manager.get(A)
         assert again is not None and everything(again) == expected
         assert plain_dirs(tmp_path) == ["2/a-0"]
         go_on(moving(manager, tmp_path / "1"), manager)  # and back
@@ -281,22 +216,22 @@ def test_a_source_that_fails_in_the_last_step_has_what_is_not_the_log_when_it_co
 def test_a_copy_whose_log_lies_on_a_failed_disk_waits_for_it(tmp_path: Path) -> None:
     with managed(tmp_path) as manager:
         expected = everything(written(manager))
-        moving(manager, tmp_path / "2").advance(manager, _CHUNK)
+        moving(manager, tmp_path / "2").advance(manager, CHUNK)
     (copied,) = (tmp_path / "2").glob("a-0.*-future")
     held = tmp_path / "held"
     (tmp_path / "1").rename(held)
     (tmp_path / "1").write_text("no directory")
     with managed(tmp_path) as manager:
-        assert (manager.get(_A), manager.copies()) == (None, [])
+        assert (manager.get(A), manager.copies()) == (None, [])
         with pytest.raises(StorageError):
-            manager.get_or_create(_A)
+            manager.get_or_create(A)
     assert copied.is_dir()
     (tmp_path / "1").unlink()
     held.rename(tmp_path / "1")
     with managed(tmp_path) as manager:
-        assert manager.copy_of(_A) is not None
+        assert manager.copy_of(A) is not None
         go_on(moving(manager, tmp_path / "2"), manager)
-        log = manager.get(_A)
+        log = manager.get(A)
         assert log is not None and everything(log) == expected
 
 
@@ -304,9 +239,9 @@ def test_a_copy_whose_log_lies_on_a_failed_disk_waits_for_it(tmp_path: Path) -> 
 def test_a_topic_deleted_while_the_broker_was_down_leaves_no_copy(tmp_path: Path) -> None:
     with managed(tmp_path) as manager:
         written(manager)
-        moving(manager, tmp_path / "2").advance(manager, _CHUNK)
+        moving(manager, tmp_path / "2").advance(manager, CHUNK)
     with managed(tmp_path, find_strays=lambda found: Judgement(set(found), {})) as manager:
-        assert (manager.get(_A), manager.copies()) == (None, [])
+        assert (manager.get(A), manager.copies()) == (None, [])
     assert not list(tmp_path.glob("*/*-future")) and plain_dirs(tmp_path) == []
 
 
@@ -315,17 +250,17 @@ def test_after_a_kill_each_log_has_its_own_high_watermark(tmp_path: Path) -> Non
     with managed(tmp_path) as manager:
         written(manager)
         move = moving(manager, tmp_path / "2")
-        move.advance(manager, _CHUNK)
+        move.advance(manager, CHUNK)
         copied = move.copy.log.log_end_offset
         assert 0 < copied < 20
-        manager.write_high_watermarks({_A: 20})
+        manager.write_high_watermarks({A: 20})
         assert (tmp_path / "2" / "replication-offset-checkpoint").read_text() == f"0\n1\na 0 {copied}\n"
     with managed(tmp_path) as manager:
-        assert manager.read_high_watermarks() == {_A: 20}
+        assert manager.read_high_watermarks() == {A: 20}
         go_on(moving(manager, tmp_path / "2"), manager)
-        manager.write_high_watermarks({_A: 24})
+        manager.write_high_watermarks({A: 24})
     with managed(tmp_path) as manager:
-        assert manager.read_high_watermarks() == {_A: 24}
+        assert manager.read_high_watermarks() == {A: 24}
 
 
 @pytest.mark.spec("ADM-69")
@@ -348,5 +283,5 @@ def test_a_log_that_moves_is_not_cleaned_and_goes_on_from_what_was_clean(tmp_pat
         move = moving(manager, tmp_path / "2")
         assert cleanable() == []
         go_on(move, manager)
-        assert cleanable() == [manager.get(_A)]
+        assert cleanable() == [manager.get(A)]
         assert move.partition.log.state.cleaned_to == 8

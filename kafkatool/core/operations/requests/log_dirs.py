@@ -1,0 +1,174 @@
+"""Moves of replicas between the log directories of their brokers, begun and looked at by requests (ADM-40; KIP-113)."""
+
+import enum
+import time
+from collections.abc import Callable, Collection, Iterable
+from typing import Final, NamedTuple
+
+from kafkatool.core.client.cluster import ClusterClient
+from kafkatool.core.errors import BrokerUnreachableError, KafkatoolError
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.operations.requests.throttles import LOG_DIR_RATE, Change, broker_request
+from kafkatool.core.planner.plan_files import LogDirs, PlacedReplica
+from kafkatool.core.protocol.messages import alter_replica_log_dirs, describe_log_dirs
+from kafkatool.core.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsTopic,
+)
+from kafkatool.core.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsRequestTopic
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+
+_PAUSE_S: Final = 0.1  # as Kafka's tool
+
+
+class LogDirRefusedError(KafkatoolError):
+    """A broker refused to have a replica in that directory."""
+
+
+class DirState(enum.Enum):
+    """How far a replica is on its way to the directory that a plan names."""
+
+    COMPLETED = enum.auto()
+    IN_PROGRESS = enum.auto()
+    ELSEWHERE_BOUND = enum.auto()  # on its way to another directory
+    NOT_MOVING = enum.auto()
+    NOT_FOUND = enum.auto()
+    """In no directory that works."""
+    NOT_KNOWN = enum.auto()
+    """Its broker cannot be asked."""
+
+    @property
+    def is_moving(self) -> bool:
+        """Tell whether it is on its way, wherever to."""
+        return self in (DirState.IN_PROGRESS, DirState.ELSEWHERE_BOUND)
+
+
+class Placement(NamedTuple):
+    """The directory a replica is to lie in, the one it lies in, and the one it is on its way to; None: there is none."""
+
+    replica: PlacedReplica
+    target: str
+    current: str | None
+    future: str | None
+    state: DirState
+
+
+def requests(wanted: LogDirs) -> list[tuple[int, AlterReplicaLogDirsRequest]]:
+    """Make the requests that ask each broker for its own replicas."""
+    by_broker: dict[int, dict[str, dict[str, list[int]]]] = {}
+    for ((topic, number), broker), path in sorted(wanted.items()):
+        by_broker.setdefault(broker, {}).setdefault(path, {}).setdefault(topic, []).append(number)
+    return [
+        (
+            broker,
+            AlterReplicaLogDirsRequest(
+                dirs=[
+                    AlterReplicaLogDir(
+                        path=path,
+                        topics=[AlterReplicaLogDirsTopic(topic=t, partitions=numbers) for t, numbers in topics.items()],
+                    )
+                    for path, topics in dirs.items()
+                ]
+            ),
+        )
+        for broker, dirs in by_broker.items()
+    ]
+
+
+def begin(
+    client: ClusterClient, wanted: LogDirs, timeout_s: float, on_begun: Callable[[Collection[PlacedReplica]], object]
+) -> LogDirs:
+    """Have each replica move, again while a broker has it not yet; return those that no broker took in that time.
+
+    ``on_begun`` gets those taken, as they are. Raises LogDirRefusedError, BrokerUnreachableError, UnsupportedApiError.
+    """
+    deadline = time.monotonic() + timeout_s
+    left = dict(wanted)
+    while True:
+        begun = [replica for broker, request in requests(left) for replica in _begin_on(client, broker, request)]
+        if begun:
+            on_begun(sorted(begun))
+        left = {replica: path for replica, path in left.items() if replica not in begun}
+        if not left or time.monotonic() >= deadline:
+            return left
+        time.sleep(_PAUSE_S)
+
+
+def _begin_on(client: ClusterClient, broker: int, request: AlterReplicaLogDirsRequest) -> Iterable[PlacedReplica]:
+    api = alter_replica_log_dirs.API
+    for topic in client.broker(broker, api, request).results:
+        for answer in topic.partitions:
+            replica = PlacedReplica(TopicPartition(topic.topic, answer.partition), broker)
+            if answer.error_code == ErrorCode.NONE:
+                yield replica
+            elif answer.error_code != ErrorCode.REPLICA_NOT_AVAILABLE:  # else it is still to be made there
+                why = client.refusal(api, answer.error_code, resource=str(replica.partition))
+                raise LogDirRefusedError(f"Failed to alter dir for {replica}: {why}")
+
+
+def find(client: ClusterClient, wanted: LogDirs) -> list[Placement]:
+    """Look where those replicas are and where they are bound for. Raises UnsupportedApiError."""
+    current: dict[PlacedReplica, str] = {}
+    future: dict[PlacedReplica, str] = {}
+    unknown: set[int] = set()
+    for broker in sorted({replica.broker for replica in wanted}):
+        topics: dict[str, list[int]] = {}
+        for partition, on in sorted(wanted):
+            if on == broker:
+                topics.setdefault(partition.topic, []).append(partition.partition)
+        request = DescribeLogDirsRequest(
+            topics=[DescribeLogDirsRequestTopic(topic=t, partitions=numbers) for t, numbers in topics.items()]
+        )
+        try:
+            results = client.broker(broker, describe_log_dirs.API, request).results
+        except BrokerUnreachableError:
+            unknown.add(broker)
+            continue
+        for found in results:
+            for topic in found.topics:
+                for p in topic.partitions:
+                    replica = PlacedReplica(TopicPartition(topic.topic, p.partition), broker)
+                    (future if p.is_future_key else current)[replica] = found.log_dir
+    return [
+        Placement(
+            replica,
+            path,
+            current.get(replica),
+            future.get(replica),
+            DirState.NOT_KNOWN
+            if replica.broker in unknown
+            else _state(path, current.get(replica), future.get(replica)),
+        )
+        for replica, path in sorted(wanted.items())
+    ]
+
+
+def _state(target: str, current: str | None, future: str | None) -> DirState:
+    if current is None:
+        return DirState.NOT_FOUND
+    if future is not None:
+        return DirState.IN_PROGRESS if future == target else DirState.ELSEWHERE_BOUND
+    return DirState.COMPLETED if current == target else DirState.NOT_MOVING
+
+
+def throttle_requests(client: ClusterClient, wanted: LogDirs, rate: int) -> list[Change]:
+    """Make the requests that set the rate on the brokers that are up and have a replica to move."""
+    brokers = sorted({replica.broker for replica in wanted} & client.brokers.keys())
+    return [(broker, broker_request(broker, {LOG_DIR_RATE: rate})) for broker in brokers]
+
+
+def line(placement: Placement) -> str:
+    """Say how far it is, in the words of Kafka's tool."""
+    (partition, broker), target = placement.replica, placement.target
+    return {
+        DirState.COMPLETED: f"Reassignment of replica {placement.replica} completed successfully.",
+        DirState.IN_PROGRESS: f"Reassignment of replica {placement.replica} is still in progress.",
+        DirState.ELSEWHERE_BOUND: f"Partition {partition} on broker {broker} is being moved to log dir "
+        f"{placement.future} instead of {target}.",
+        DirState.NOT_MOVING: f"Partition {partition} on broker {broker} is not being moved from log dir "
+        f"{placement.current} to {target}.",
+        DirState.NOT_FOUND: f"Partition {partition} is not found in any live log dir on broker {broker}. There is likely "
+        "an offline log directory on the broker.",
+        DirState.NOT_KNOWN: f"Partition {partition} cannot be found in any live log directory on broker {broker}.",
+    }[placement.state]
