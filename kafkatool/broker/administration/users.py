@@ -1,6 +1,5 @@
 """SCRAM credentials read and changed on behalf of clients (SEC-90, ADM-79; KIP-554)."""
 
-import ipaddress
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -74,14 +73,6 @@ class UserAdmin:
             except (RefusedError, ZooKeeperError) as e:
                 outcomes[user] = AdminError(ErrorCode.UNKNOWN_SERVER_ERROR, str(e))
         return outcomes
-
-
-def is_loopback(address: str) -> bool:
-    """Tell whether the peer is this machine itself."""
-    try:
-        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
 
 
 def _fault(one: Deletion | Upsertion, times_listed: int, *, is_private: bool) -> AdminError | None:

@@ -4,9 +4,10 @@ The salted password is as good as the password: it is taken over TLS, or from th
 """
 
 from kafkatool.broker.administration.topics import AdminError
-from kafkatool.broker.administration.users import Deletion, Upsertion, is_loopback
+from kafkatool.broker.administration.users import Deletion, Upsertion
 from kafkatool.broker.handlers.authorization import cluster
 from kafkatool.broker.handlers.call import Call, Served
+from kafkatool.core.client.addresses import is_loopback
 from kafkatool.core.model.acls import Operation
 from kafkatool.core.protocol.messages import alter_user_scram_credentials as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode

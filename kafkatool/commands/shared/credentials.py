@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import shlex
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -111,6 +112,17 @@ def _warn(notes: Sequence[str]) -> None:
         say(f"kt: warning: {note}", err=True)
 
 
+def _once_warning() -> Callable[[str], None]:
+    """Return what warns the first time it is called, whichever thread does, and then no more."""
+    told = threading.Lock()
+
+    def warn(note: str) -> None:
+        if told.acquire(blocking=False):  # for good
+            _warn((note,))
+
+    return warn
+
+
 # --- ZooKeeper -------------------------------------------------------------------------------------------------------
 
 
@@ -194,6 +206,7 @@ def client_properties(file: Path) -> "tuple[Mapping[str, str], ClientSecurity]":
         secret = any("password" in key or key.startswith("sasl.jaas") or key.endswith(".key") for key in properties)
         wrong = [f"{file}: {mistake}" for mistake in mistakes(properties)]
         _warn((*(found.notes if secret else ()), *security.notes, *wrong))
+        security.warn = _once_warning()
         log.debug("brokers: %s, from %s", security.identity, file)
         return properties, security
 

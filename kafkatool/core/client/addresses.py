@@ -1,5 +1,6 @@
 """Addresses of brokers as people write them: ``kafka1:9092,[::1]:9092`` (ADM-2)."""
 
+import ipaddress
 from typing import NamedTuple
 
 from kafkatool.core.errors import UsageError
@@ -20,6 +21,14 @@ class Address(NamedTuple):
 def parse_addresses(text: str, flag: str = "--bootstrap-server") -> tuple[Address, ...]:
     """Parse a list of addresses, in the order given. Raises UsageError: no port, or one that is none."""
     return tuple(_parse(part.strip(), flag) for part in text.split(","))
+
+
+def is_loopback(address: str) -> bool:
+    """Tell whether the peer with that IP is this machine itself."""
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
 
 
 def _parse(part: str, flag: str) -> Address:

@@ -142,7 +142,8 @@ class Connection:
         if security.login is not None:
             from kafkatool.core.client.login import BrokerLogin
 
-            self._login = BrokerLogin(self._name, security, self._ask_to_log_in, self._exchange_token)
+            address = self._socket.getpeername()[0]
+            self._login = BrokerLogin(self._name, address, security, self._ask_to_log_in, self._exchange_token)
             self._log_in(deadline)
 
     def _log_in(self, deadline: float) -> None:

@@ -7,6 +7,7 @@ SaslAuthenticate or, below Kafka 1.0, as bare frames. Only then are other reques
 from collections.abc import Callable
 from typing import Final, NoReturn
 
+from kafkatool.core.client.addresses import is_loopback
 from kafkatool.core.errors import BrokerUnreachableError, LoginRefusedError
 from kafkatool.core.protocol.codec.schema import Api, Request
 from kafkatool.core.protocol.codec.types import Buffer
@@ -21,18 +22,21 @@ _NO_HANDSHAKE: Final = "it answers no SaslHandshake: is the listener one of SASL
 class BrokerLogin:
     """Logs in on one connection, and again when asked. Raises LoginRefusedError, BrokerUnreachableError.
 
-    ``ask`` sends a request and returns its answer, ``exchange`` a frame without its length.
+    ``address`` is the peer's IP. ``ask`` sends a request and returns its answer, ``exchange`` a frame without its length.
     """
 
     def __init__(
         self,
         peer: str,
+        address: str,
         security: ClientSecurity,
         ask: Callable[[Api, int, Request[object]], object],
         exchange: Callable[[bytes], Buffer],
     ) -> None:
         assert security.login is not None
         self._peer = peer
+        self._address = address
+        self._security = security
         self._login = security.login
         self._source = security.source
         self._ask = ask
@@ -50,6 +54,7 @@ class BrokerLogin:
         self._lifetime_ms = 0
         self._shake_hands()
         if self._login.mechanism == PLAIN:
+            self._warn_of_readers()
             self._token(f"\0{self._login.user}\0{self._login.password.reveal()}".encode())
         else:
             self._scram()
@@ -67,6 +72,12 @@ class BrokerLogin:
         if answer.error_code:
             raise BrokerUnreachableError(f"{self._peer}: {_NO_HANDSHAKE} ({answer.error_code})")
         self._is_framed = version == 1
+
+    def _warn_of_readers(self) -> None:
+        """Tell that a password is about to go over a network as it is (SEC-34)."""
+        if self._security.warn and self._security.protocol == "SASL_PLAINTEXT" and not is_loopback(self._address):
+            text = f"the password of {self._login.user} goes to {self._peer} as it is, for all on the way to read"
+            self._security.warn(f"{text}: PLAIN needs SASL_SSL ({self._security.source})")
 
     def _scram(self) -> None:
         first = scram.client_first(self._login.user, scram.make_nonce())

@@ -4,8 +4,8 @@ Java's names are read as they are; what concerns other parts of a client is igno
 clients. What would change who logs in, and is not served, is refused.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kafkatool.core.errors import ConfigError
@@ -48,6 +48,8 @@ class ClientSecurity:
     login: Login | None = None
     source: str = ""
     notes: tuple[str, ...] = ()
+    warn: Callable[[str], None] | None = field(default=None, repr=False)
+    """Whom to tell what shows with a connection alone; None: nobody."""
 
     @property
     def identity(self) -> str:

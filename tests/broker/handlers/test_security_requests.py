@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from kafkatool.broker.administration.acls import AclAdmin
-from kafkatool.broker.administration.users import Upsertion, UserAdmin, is_loopback
+from kafkatool.broker.administration.users import Upsertion, UserAdmin
 from kafkatool.broker.embedded.secured.certificates import Authority
 from kafkatool.broker.handlers.call import load_handlers
 from kafkatool.broker.handlers.dispatch import Dispatcher
@@ -19,6 +19,7 @@ from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.security.acl_following import AclFollower
 from kafkatool.broker.security.acl_table import AclTable
 from kafkatool.broker.security.authorizer import Authorizer
+from kafkatool.core.client.addresses import is_loopback
 from kafkatool.core.errors import NodeExistsError
 from kafkatool.core.model.acls import Entry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 from kafkatool.core.protocol.messages import alter_user_scram_credentials as altering

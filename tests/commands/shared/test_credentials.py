@@ -7,11 +7,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from kafkatool.commands.main import kt
 from kafkatool.commands.shared import settings
+from kafkatool.commands.shared.credentials import client_properties
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.another_user import give_away
 from tests.commands.shared.test_output_contract import commands
@@ -332,6 +334,18 @@ def test_a_clients_properties_with_a_password_that_others_may_read_are_told_of_o
     assert warned.count(f"kt: warning: {file} can be read by other users of this machine: chmod 600 {file}\n") == 1
     Path(file).write_text("client.id=me\n")
     assert "warning" not in CliRunner().invoke(kt, asked).stderr, "nothing in it is secret"
+
+
+@pytest.mark.spec("SEC-34")
+def test_what_shows_with_a_connection_is_warned_of_once_in_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with click.Context(kt):
+        for host in ("h1", "h2"):
+            _, security = client_properties(Path(written(tmp_path / "client", "client.id=me\n")))
+            assert security.warn is not None
+            security.warn(f"a password goes to {host}")
+    assert capsys.readouterr().err == "kt: warning: a password goes to h1\n"
 
 
 @pytest.mark.spec("SEC-29")

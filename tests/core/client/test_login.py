@@ -1,5 +1,7 @@
 """The login to a broker, request by request, against answers of the test's making."""
 
+from dataclasses import replace
+
 import pytest
 
 from kafkatool.core.client.login import BrokerLogin
@@ -62,7 +64,30 @@ class Broker:
 
 
 def log_in(broker: Broker, mechanism: str = "PLAIN") -> int:
-    return BrokerLogin("h:1", security(mechanism), broker.ask, broker.exchange).run()
+    return BrokerLogin("h:1", "127.0.0.1", security(mechanism), broker.ask, broker.exchange).run()
+
+
+@pytest.mark.spec("SEC-34")
+@pytest.mark.parametrize(
+    ("address", "mechanism", "protocol", "is_told"),
+    [
+        ("192.0.2.1", "PLAIN", "SASL_PLAINTEXT", True),
+        ("2001:db8::1", "PLAIN", "SASL_PLAINTEXT", True),
+        ("127.0.0.1", "PLAIN", "SASL_PLAINTEXT", False),
+        ("::1", "PLAIN", "SASL_PLAINTEXT", False),
+        ("192.0.2.1", "SCRAM-SHA-256", "SASL_PLAINTEXT", False),
+        ("192.0.2.1", "PLAIN", "SASL_SSL", False),
+    ],
+)
+def test_a_password_that_goes_over_a_network_as_it_is_is_told_of(
+    address: str, mechanism: str, protocol: str, is_told: bool
+) -> None:
+    told: list[str] = []
+    used = replace(security(mechanism), protocol=protocol, warn=told.append)
+    broker = Broker()
+    BrokerLogin("h:1", address, used, broker.ask, broker.exchange).run()
+    text = "the password of alice goes to h:1 as it is, for all on the way to read: PLAIN needs SASL_SSL (client.properties)"
+    assert told == [text] * is_told
 
 
 @pytest.mark.spec("SEC-35")

@@ -3,6 +3,7 @@
 import socket
 import struct
 import threading
+from dataclasses import replace
 from time import monotonic
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from kafkatool.broker.embedded.secured.certificates import Authority
 from kafkatool.broker.network.request_channel import Request
 from kafkatool.core.client import connection as module
+from kafkatool.core.client import login
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.client.login import BrokerLogin
 from kafkatool.core.errors import BrokerUnreachableError
@@ -47,6 +49,24 @@ def connect(port: int, security: ClientSecurity, timeout_ms: int = 100_000) -> C
 def answer(request: Request) -> None:
     (correlation_id,) = struct.unpack_from(">i", request.frame, 4)
     request.connection.send(encode_response(heartbeat.API, 0, correlation_id, heartbeat.HeartbeatResponse()))
+
+
+@pytest.mark.spec("SEC-34")
+@pytest.mark.parametrize("is_here", [True, False])
+def test_who_is_told_of_an_open_password_is_asked_by_the_peers_address(
+    monkeypatch: pytest.MonkeyPatch, is_here: bool
+) -> None:
+    asked, told = list[str](), list[str]()
+
+    def is_loopback(address: str) -> bool:
+        asked.append(address)
+        return is_here
+
+    monkeypatch.setattr(login, "is_loopback", is_loopback)
+    with secured("SASL_PLAINTEXT", None, answer) as server:
+        connect(server.endpoints[0].port, replace(by_password("PLAIN"), warn=told.append)).close()
+    assert asked in (["127.0.0.1"], ["::1"])
+    assert len(told) == (0 if is_here else 1)
 
 
 @pytest.mark.spec("SEC-37")
