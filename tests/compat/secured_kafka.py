@@ -27,10 +27,19 @@ MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 class SecuredKafka(RealKafka):
-    """``files`` holds jaas.conf, zk-tls.properties, and USER-MECHANISM.properties of admin and alice; admin may do all."""
+    """``files`` holds jaas.conf, zk-tls.properties, and USER-MECHANISM.properties of admin and alice; admin may do all.
+
+    ``unencrypted``: its brokers have a SASL_PLAINTEXT listener besides.
+    """
 
     def __init__(
-        self, version: str, directory: Path, *, brokers: int = 2, options: Mapping[str, str] | None = None
+        self,
+        version: str,
+        directory: Path,
+        *,
+        brokers: int = 2,
+        options: Mapping[str, str] | None = None,
+        unencrypted: bool = False,
     ) -> None:
         numbers = tuple(map(int, version.split(".")[:2]))
         super().__init__(version, directory, brokers=brokers, options=options)
@@ -38,6 +47,7 @@ class SecuredKafka(RealKafka):
         self._is_zookeeper_tls = numbers >= (2, 5)
         self._zookeeper_tls_port = free_port()
         self._ssl_ports = {broker: free_port() for broker in self.ports}
+        self._unencrypted_ports = {broker: free_port() for broker in self.ports if unencrypted}
         new = "kafka.security.authorizer.AclAuthorizer"
         self._authorizer = new if numbers >= (2, 4) else "kafka.security.auth.SimpleAclAuthorizer"
 
@@ -110,7 +120,10 @@ class SecuredKafka(RealKafka):
         }
 
     def _broker_options(self, broker: int) -> Mapping[str, object]:
-        return {**self.secured_broker(self.ports[broker], self._ssl_ports[broker]), **self._options}
+        secured = self.secured_broker(self.ports[broker], self._ssl_ports[broker])
+        if port := self._unencrypted_ports.get(broker):
+            secured["listeners"] = f"{secured['listeners']},SASL_PLAINTEXT://127.0.0.1:{port}"
+        return {**secured, **self._options}
 
     def secured_broker(self, port: int, ssl_port: int) -> dict[str, object]:
         """Return the properties of a broker with these listeners, theirs or ours."""

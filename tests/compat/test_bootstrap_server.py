@@ -68,7 +68,7 @@ def _described(text: str) -> list[str]:
     return sorted(re.sub(r"\tElr: .*", "", line).rstrip() for line in text.splitlines() if line)
 
 
-@pytest.mark.spec("ADM-22", "ADM-23", "ADM-24", "ADM-25", "ADM-26", "ADM-27", "ADM-30", "ADM-31")
+@pytest.mark.spec("ADM-22", "ADM-23", "ADM-24", "ADM-25", "ADM-26", "ADM-27", "ADM-30", "ADM-31", "SEC-34")
 def test_topics_from_their_making_to_their_end(kafka: RealKafka) -> None:
     numbers = ["--partitions", 3, "--replication-factor", 2]
     assert _kt(kafka, "topics", "create", "--topic", "t", *numbers, "--config", "retention.ms=86400000").stdout == (

@@ -19,6 +19,7 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 BOB = "bob-word-45"
+BY_PASSWORD = ("admin-plain", "admin-scram-sha-256", "admin-scram-sha-512")
 WAIT_S = 120
 
 
@@ -26,7 +27,8 @@ WAIT_S = 120
 def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
     version: str = request.param
     real_kafka.require(version)
-    with SecuredKafka(version, tmp_path_factory.mktemp("secured") / version, options=LASTING) as cluster:
+    directory = tmp_path_factory.mktemp("secured") / version
+    with SecuredKafka(version, directory, options=LASTING, unencrypted=True) as cluster:
         yield cluster
 
 
@@ -91,13 +93,32 @@ def test_topics_belong_to_whom_kafkas_own_tool_gives_them_and_get_leaders(kafka:
 
 
 @pytest.mark.spec("SEC-33", "SEC-34", "SEC-35", "SEC-36")
-@pytest.mark.parametrize("who", ["admin-plain", "admin-scram-sha-256", "admin-scram-sha-512", "admin-ssl"])
-def test_replicas_are_compared_by_each_way_to_log_in_to_brokers(kafka: SecuredKafka, who: str) -> None:
-    topic = f"by-{who}"
+@pytest.mark.parametrize(
+    ("protocol", "who"),
+    [
+        *(("SASL_PLAINTEXT", who) for who in BY_PASSWORD),
+        *(("SASL_SSL", who) for who in BY_PASSWORD),
+        ("SSL", "admin-ssl"),
+    ],
+)
+def test_replicas_are_compared_by_each_way_to_log_in_to_brokers(
+    kafka: SecuredKafka, tmp_path: Path, protocol: str, who: str
+) -> None:
+    topic = f"by-{protocol}-{who}"
     run(kafka, "topics", "create", "--topic", topic, "--partitions", "1", "--replication-factor", "2")
     compare = ("replica-verify", "--once", "--topic-white-list", topic)
-    login = ("--command-config", str(kafka.files / f"{who}.properties"))
-    eventually(lambda: run(kafka, *compare, *login).exit_code == 0, "equal replicas", WAIT_S)
+    file = tmp_path / "client.properties"
+    file.touch(0o600)
+    known = (kafka.files / f"{who}.properties").read_text()
+    file.write_text(re.sub(r"(?m)^security\.protocol=.*$", f"security.protocol={protocol}", known))
+    results: list[Result] = []
+
+    def are_equal() -> bool:
+        results.append(run(kafka, *compare, "--command-config", str(file)))
+        return results[-1].exit_code == 0
+
+    eventually(are_equal, "equal replicas", WAIT_S)
+    assert "warning" not in results[-1].stderr, "a password as it is does not leave this machine"
 
 
 @pytest.mark.spec("SEC-38", "SEC-40")
@@ -106,7 +127,7 @@ def test_a_listener_that_is_not_there_and_a_user_without_rights_are_told(kafka: 
     compare = ("replica-verify", "--once", "--topic-white-list", "closed")
     plain = run(kafka, *compare)
     assert plain.exit_code == 1
-    assert "brokers have no PLAINTEXT listener but SASL_SSL, SSL: give --command-config" in plain.stderr
+    assert "brokers have no PLAINTEXT listener but SASL_PLAINTEXT, SASL_SSL, SSL: give --command-config" in plain.stderr
     alice = ("--command-config", str(kafka.files / "alice-plain.properties"))
 
     def refused() -> bool:
