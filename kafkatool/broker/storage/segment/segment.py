@@ -273,11 +273,15 @@ class Segment:
         return Cut(offset, found[0], index)
 
     def _first_offset(self, position: int, header: BatchHeader) -> int:
-        """Return the offset of the batch's first record, which a wrapper of format 0 or 1 tells inside alone."""
+        """Return the offset of the batch's first record, which a wrapper of format 0 or 1 tells inside alone.
+
+        Of a wrapper in which the log starts, and the segment with it, that is the segment's base.
+        """
         if header.magic == RECORD_BATCHES or not header.codec:
             return header.base_offset
         with contextlib.suppress(CorruptRecordsError):  # then what it holds is lost anyway
-            return next(iter_records(self.region(position, header.size_bytes).read())).offset
+            first = next(iter_records(self.region(position, header.size_bytes).read())).offset
+            return max(first, self.base_offset)
         return header.base_offset
 
     def truncate(self, cut: Cut) -> None:

@@ -184,6 +184,22 @@ def test_a_follower_has_the_leaders_bytes_and_segments_that_begin_with_their_fir
     check_whole(follower, 0, 60)
 
 
+@pytest.mark.spec("ADM-98", "BRK-142")
+@both
+def test_a_log_that_starts_inside_a_wrapper_is_cut_back_to_its_start(tmp_path: Path, magic: int) -> None:
+    """A follower whose leader's records were deleted up to there: the wrapper comes whole, and is in the way of a cut."""
+    leader = make_log(tmp_path / "leader", **options(magic))
+    for _ in range(2):
+        append(leader, codec=Codec.GZIP)
+    follower = make_log(tmp_path / "follower", log_start_offset=3, **options(magic))
+    follower.append_as_follower(memoryview(everything(leader)))
+    check_whole(follower, 3, 10)
+    follower.truncate_to(4)
+    assert (follower.log_start_offset, follower.log_end_offset) == (3, 3)
+    follower.append_as_follower(memoryview(everything(leader)))
+    check_whole(follower, 3, 10)
+
+
 @pytest.mark.spec("ADM-98", "BRK-131")
 @both
 def test_a_segment_is_rolled_by_the_time_of_its_records_or_of_its_making(tmp_path: Path, magic: int) -> None:
