@@ -89,7 +89,8 @@ class SparkCluster:
         """Return the directory of a worker: Spark's files of jobs are in ``local``, executors' logs in ``work``."""
         return self._directory / f"worker-{number}"
 
-    def start_worker(self, number: int) -> None:
+    def start_worker(self, number: int, *, disk_bytes: int | None = None) -> None:
+        """Start a worker; with ``disk_bytes`` all of Spark's own files on it share a disk of that size."""
         own = self.worker(number)
         own.mkdir(exist_ok=True)
         arguments = ("--cores", "1", "--memory", "1g", "--work-dir", str(own / "work"))
@@ -97,26 +98,30 @@ class SparkCluster:
         others = [self.worker(other) for other in range(WORKERS) if other != number]
         for other in others:
             other.mkdir(exist_ok=True)
-        self._start(f"worker-{number}", "worker.Worker", (*arguments, *ports), [*self._hidden, *others])
+        hide = [f"mount -t tmpfs none {shlex.quote(str(path))}" for path in (*self._hidden, *others)]
+        if disk_bytes is not None:
+            disk = shlex.quote(str(own / "local"))
+            hide.append(f"mkdir -p {disk} && mount -t tmpfs -o size={disk_bytes} none {disk}")
+        self._start(f"worker-{number}", "worker.Worker", (*arguments, *ports), hide)
 
     def kill_worker(self, number: int) -> None:
         """Kill a worker and what runs its tasks, as when its machine dies."""
         _kill(self._processes[1 + number])
 
-    def revive_worker(self, number: int) -> None:
-        """Start a worker in the place of a dead one, and wait until the master knows of both."""
+    def revive_worker(self, number: int, *, disk_bytes: int | None = None) -> None:
+        """Start a worker in the place of another, dead or not, and wait until the master knows of both."""
         _kill(self._processes[1 + number])
-        self.start_worker(number)
+        eventually(lambda: self._alive() == WORKERS - 1, "the end of the worker before", DEADLINE_S)
+        self.start_worker(number, disk_bytes=disk_bytes)
         self._processes[1 + number] = self._processes.pop()
         eventually(lambda: self._alive() == WORKERS, "the workers", DEADLINE_S)
 
-    def _start(self, name: str, main: str, arguments: tuple[str, ...], hidden: list[Path]) -> None:
+    def _start(self, name: str, main: str, arguments: tuple[str, ...], mounts: list[str]) -> None:
         options = [*jvm_options(), "-Xmx256m", f"-Dlog4j2.configurationFile={self._directory}/log4j2.properties"]
         command = [str(find_java().executable), *options, "-cp", ":".join(map(str, spark_jars()))]
         command += [f"org.apache.spark.deploy.{main}", *arguments]
-        if hidden:
-            hide = " && ".join(f"mount -t tmpfs none {shlex.quote(str(path))}" for path in hidden)
-            script = f"mount --make-rprivate / && {hide} && exec {shlex.join(command)}"
+        if mounts:
+            script = f"mount --make-rprivate / && {' && '.join(mounts)} && exec {shlex.join(command)}"
             command = [*self._unshare, "sh", "-c", script]
         (core,) = (jar for jar in spark_jars() if jar.name.startswith("spark-core_"))
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SPARK_", "PYSPARK_"))}

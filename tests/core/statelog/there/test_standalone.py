@@ -1,6 +1,10 @@
 """The same result whatever carries the job: files here, or a cluster that shares nothing with us and logs in HDFS alone."""
 
 import gzip
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,7 +12,10 @@ from typing import Any, NamedTuple
 import orjson
 import pytest
 
+from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.commands.logs.report_data import as_data
+from kafkatool.core.java import find_java
+from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.statelog.jobs.carrier import Carrier, Logs, Parts
 from kafkatool.core.statelog.jobs.gathering import gather
 from kafkatool.core.statelog.jobs.here import Here
@@ -26,12 +33,20 @@ from kafkatool.core.statelog.there.carrier import RemoteParts, There
 from kafkatool.core.statelog.there.files import open_remote
 from kafkatool.core.statelog.there.output import save
 from kafkatool.core.statelog.there.workers import Workers
+from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.core.statelog.logs import NEWER, VERSIONS, record, story, written
-from tests.core.statelog.there.cluster import SparkCluster
+from tests.core.statelog.there.cluster import HOST, WORKERS, SparkCluster
 from tests.core.statelog.there.hdfs import Hdfs
+from tests.paths import ROOT
+from tests.waiting import eventually
 
 CHUNK_BYTES = 300_000
 """Small, so that there are more tasks than workers."""
+
+DEADLINE_S = 280
+FULL_DISK_BYTES = 256 * 1024
+"""Less than what the first round leaves for the second."""
 
 
 class Elsewhere(NamedTuple):
@@ -49,6 +64,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Elsewhere]:
     here, there = tmp_path_factory.mktemp("here"), tmp_path_factory.mktemp("there")
     with SparkCluster(there / "cluster", hidden=here) as cluster, Hdfs(there / "hdfs") as hdfs:
         copy = _make_logs(here / "logs")
+        _add_our_own(copy, here / "brokers")
         yield Elsewhere(cluster, hdfs, hdfs.put(copy, "/logs"), copy, here)
 
 
@@ -75,6 +91,24 @@ def _make_logs(directory: Path) -> Path:
             data = packed if number % 2 else gzip.decompress(packed)
             (directory / f"{version}-{path.stem}").write_bytes(data)
     return directory
+
+
+def _add_our_own(logs: Path, directory: Path) -> None:
+    """Add the logs of brokers of ours, one of which was killed while it led."""
+    with EmbeddedCluster(3, directory=directory) as cluster:
+        with ZooKeeper(cluster.zookeeper) as zk:
+            create_topic(zk, "ours", {p: (p % 3 + 1, (p + 1) % 3 + 1) for p in range(6)})
+            eventually(lambda: len(_led(zk)) == 6, "leaders of all partitions", DEADLINE_S)
+            cluster.kill_broker(2)
+            eventually(lambda: len(_led(zk)) == 6 and 2 not in _led(zk), "other leaders", DEADLINE_S)
+        written = [Path(broker.state_change_log) for broker in cluster.status().brokers]
+    for number, log in enumerate(written):
+        (logs / f"ours-{number}.state-change.log").write_bytes(log.read_bytes())
+
+
+def _led(zk: ZooKeeper) -> list[int]:
+    states = (state.leader_and_isr for state in read_cluster(zk).states.values())
+    return [state.leader for state in states if state.leader is not None]
 
 
 class Results(NamedTuple):
@@ -151,6 +185,45 @@ def test_a_cluster_that_shares_nothing_with_us_gives_the_same(elsewhere: Elsewhe
     assert hdfs.names("/results") == ["/results/merged", "/results/rows"], "and nothing else, hidden or not"
 
 
+LOADING = """
+import sys
+from pyspark.sql import SparkSession
+from kafkatool.statelog import register
+
+register(spark := SparkSession.builder.getOrCreate())
+rows = spark.read.format("kafka-state-change").load(sys.argv[1])
+rows.drop("file", "file_number", "offset").write.mode("error").json(sys.argv[2])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.slowest
+@pytest.mark.timeout(1800)
+@pytest.mark.spec("SCL-16X")
+def test_a_session_on_the_cluster_loads_the_same_rows_by_the_name_of_the_format(
+    elsewhere: Elsewhere, expected: Results
+) -> None:
+    settings = dict(elsewhere.cluster.settings) | {"spark.ui.enabled": "false", "spark.executor.memory": "512m"}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
+    environment |= {"JAVA_HOME": str(find_java().executable.parents[1]), "SPARK_LOCAL_IP": HOST}
+    environment |= {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": settings["spark.pyspark.python"]}
+    words = [f"--master {elsewhere.cluster.url}", *(f"--conf {name}={value}" for name, value in settings.items())]
+    environment["PYSPARK_SUBMIT_ARGS"] = " ".join([*words, "pyspark-shell"])
+    command = [sys.executable, "-c", LOADING, elsewhere.logs, f"{elsewhere.hdfs.uri}/loaded"]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        cwd=elsewhere.here,
+        env=environment,
+        timeout=DEADLINE_S * 3,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    loaded = elsewhere.hdfs.read("/loaded/part-*").splitlines()
+    assert sorted(map(_key, loaded)) == sorted(map(_key, expected.rows.splitlines()))
+
+
 @pytest.mark.slow
 @pytest.mark.slowest
 @pytest.mark.timeout(1800)
@@ -178,6 +251,96 @@ def test_a_worker_that_dies_in_the_middle_changes_nothing(elsewhere: Elsewhere, 
     assert dead, "the worker was killed between two tasks"
     assert hdfs.read("/after/merged/part-*") == expected.text
     assert merged.counts == expected.counts
+
+
+DYING_DRIVER = """
+import os, signal, sys, threading, time
+from dataclasses import replace
+from pathlib import Path
+from kafkatool.core.statelog.jobs.carrier import Logs
+from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
+from kafkatool.core.statelog.lines.selection import Selection
+from kafkatool.core.statelog.spark.session import Spark
+from kafkatool.core.statelog.there.carrier import There
+from kafkatool.core.statelog.there.files import open_remote
+from kafkatool.core.statelog.there.output import save
+from kafkatool.core.statelog.there.workers import Workers
+
+master, directory, logs, target, *settings = sys.argv[1:]
+spark = Spark(master, Path(directory), settings=dict(setting.split("=", 1) for setting in settings))
+workers = Workers(spark, Path(directory))
+sources = open_remote(workers, [logs], []).sources
+merged = merge_ordered(
+    Logs(sources, (None,) * len(sources)), Selection(), There(workers), as_rows=False, chunk_bytes=300_000
+)
+
+def stall(number, pieces):
+    if number == 5:
+        time.sleep(3600)
+    return pieces
+
+def die(tracker):
+    while not any(tracker.getStageInfo(stage).numCompletedTasks for stage in tracker.getActiveStageIds()):
+        time.sleep(0.01)
+    os.kill(spark.process.pid, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+tracker = spark.with_context(lambda context: context.statusTracker())
+threading.Thread(target=die, args=(tracker,), daemon=True).start()
+save(replace(merged.parts, pieces=merged.parts.pieces.mapPartitionsWithIndex(stall)), target)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.slowest
+@pytest.mark.timeout(1800)
+@pytest.mark.spec("SCL-8", "SCL-22X")
+def test_a_driver_that_dies_while_workers_write_leaves_nothing_under_the_name(
+    elsewhere: Elsewhere, expected: Results
+) -> None:
+    cluster, hdfs = elsewhere.cluster, elsewhere.hdfs
+    (own := elsewhere.here / "driver").mkdir()
+    target = f"{hdfs.uri}/driver/merged"
+    settings = [f"{name}={value}" for name, value in cluster.settings.items()]
+    command = [sys.executable, "-c", DYING_DRIVER, cluster.url, str(own), elsewhere.logs, target, *settings]
+    died = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S * 3, check=False)
+    assert died.returncode == -signal.SIGKILL, died.stderr[-2000:]
+    (left,) = hdfs.names("/driver")
+    assert left.startswith("/driver/.merged.") and left.endswith(".tmp")
+    again = _kt_merge(elsewhere, target)
+    assert "breaks off" in again.stderr and again.returncode == 1, "one of the logs is cut; the others are merged"
+    assert hdfs.read("/driver/merged/part-*") == expected.text
+
+
+@pytest.mark.slow
+@pytest.mark.slowest
+@pytest.mark.timeout(1800)
+@pytest.mark.spec("SCL-8", "SCL-22X")
+def test_full_disks_of_workers_are_told_and_leave_nothing(elsewhere: Elsewhere, expected: Results) -> None:
+    cluster, hdfs = elsewhere.cluster, elsewhere.hdfs
+    target = f"{hdfs.uri}/full/merged"
+    hdfs.shell("-mkdir", "/full")
+    try:
+        for number in range(WORKERS):
+            cluster.revive_worker(number, disk_bytes=FULL_DISK_BYTES)
+        failed = _kt_merge(elsewhere, target)
+    finally:
+        for number in range(WORKERS):
+            cluster.revive_worker(number)
+    assert failed.returncode == 1
+    told = failed.stderr.splitlines()[-1]
+    assert told.startswith("kt: Spark's job failed: ") and told.endswith("No space left on device"), failed.stderr
+    assert hdfs.names("/full") == []
+    again = _kt_merge(elsewhere, target)
+    assert "breaks off" in again.stderr and again.returncode == 1, "one of the logs is cut; the others are merged"
+    assert hdfs.read("/full/merged/part-*") == expected.text
+
+
+def _kt_merge(elsewhere: Elsewhere, target: str) -> "subprocess.CompletedProcess[str]":
+    settings = [word for s in elsewhere.cluster.settings.items() for word in ("--spark-conf", "=".join(s))]
+    command = [sys.executable, "-m", "kafkatool", "logs", "merge", "--master", elsewhere.cluster.url, *settings]
+    command += ["--logs", elsewhere.logs, "--out", target]
+    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S * 3, check=False)
 
 
 def _remote(parts: Parts) -> RemoteParts:
