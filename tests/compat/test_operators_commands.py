@@ -65,6 +65,56 @@ def test_a_broker_of_real_kafka_is_emptied_and_the_cluster_is_well(
         eventually(told_empty, "all brokers to answer, and the third to hold nothing", 120)
 
 
+@pytest.mark.slowest
+@pytest.mark.spec("ADM-106", "ADM-109")
+@pytest.mark.parametrize("version", ["3.9.1", "4.1.0"])
+def test_a_broker_without_zookeeper_is_emptied_brought_back_and_once_dead_emptied_again(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_kafka.require(version)
+    monkeypatch.chdir(tmp_path)
+    with KraftKafka(version, tmp_path / "kafka") as kafka:
+        way = ("--bootstrap-server", kafka.bootstrap)
+        made = run("topics create --topic t --replica-assignment 1:2,2:3,3:1", *way)
+        assert made.exit_code == 0, made.output
+
+        def assigned() -> dict[int, list[int]]:
+            return {
+                row["partition"]: row["replicas"] for row in rows(run("topics describe --topic t --output json", *way))
+            }
+
+        def all_live() -> bool:
+            told = run("brokers --output json", *way)
+            return not told.exit_code and [row["live"] for row in rows(told)] == [True, True, True]
+
+        def unthrottled() -> bool:
+            told = run("brokers --output json", *way)
+            return not told.exit_code and not any(
+                row["leader_throttle"] or row["follower_throttle"] for row in rows(told)
+            )
+
+        eventually(all_live, "all three to answer", 120)
+        (proof,) = rows(run("drain 3 --throttle 5000000 --output json", *way))
+        left: dict[str, Any] = {"assigned": [], "in_isr": [], "leads": [], "on_disk": []}
+        assert proof == {"broker": 3, "live": True, "drained": True, **left}
+        assert {b for replicas in assigned().values() for b in replicas} == {1, 2}
+        eventually(unthrottled, "no rate to be left", 60)
+        back = run("drain 3 --cancel --rollback", *way)
+        assert back.exit_code == 0, back.output
+        assert assigned() == {0: [1, 2], 1: [2, 3], 2: [3, 1]}
+        kafka.kill_broker(3)
+
+        def told_dead() -> bool:
+            """The controller takes a while to see it."""
+            told = run("brokers --output json", *way)
+            return [row["live"] for row in json.loads(told.stdout)["items"]] == [True, True, False]
+
+        eventually(told_dead, "the broker to be known for dead", 120)
+        (proof,) = rows(run("drain 3 --throttle 5000000 --output json", *way))
+        assert proof == {"broker": 3, "live": False, "drained": True, **left, "on_disk": None}
+        assert {b for replicas in assigned().values() for b in replicas} == {1, 2}
+
+
 def levels(result: Result) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for row in json.loads(result.stdout)["items"]:

@@ -9,30 +9,27 @@ from typing import Any, Final
 import click
 
 from kafkatool.commands.completion import complete_brokers
-from kafkatool.commands.drain.drain_output import COLUMNS, DrainOutput, proof_item
+from kafkatool.commands.drain.drain_output import COLUMNS, DrainOutput, WaysOn, doubt_lines, proof_item
+from kafkatool.commands.drain.open_way import open_way
+from kafkatool.commands.drain.way import DrainWay
+from kafkatool.commands.shared.bootstrap import Bootstrap
 from kafkatool.commands.shared.byte_sizes import ByteCount
-from kafkatool.commands.shared.credentials import broker_access
 from kafkatool.commands.shared.options import (
     KtCommand,
-    broker_options,
     brokers_flags,
-    connect,
+    cluster_options,
     output_option,
-    read_cluster_id,
     to_type,
     writing_options,
-    zookeeper_option,
 )
-from kafkatool.commands.shared.output import Answer, Output
+from kafkatool.commands.shared.output import Answer, Output, error_item
 from kafkatool.commands.shared.termination import interruptions_kept, terminated_like_interrupted
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
-from kafkatool.core.operations.drain.drain import Drain, Proven, Terms
+from kafkatool.core.operations.drain.drain import Drain, Proven
+from kafkatool.core.operations.drain.way import Terms
 from kafkatool.core.operations.reassignment.cancelling import ControllerUnreachableError
 from kafkatool.core.operations.reassignment.events import Cancelled, Event
 from kafkatool.core.operations.reassignment.run_lock import HeldError
-from kafkatool.core.zookeeper.cluster_view import read_cluster
-from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import ConfigChangeZnode
 
 DEFAULT_BATCH: Final = 500
 
@@ -42,7 +39,8 @@ class Options:
     """The flags, as given."""
 
     brokers: tuple[int, ...]
-    zookeeper: str
+    zookeeper: str | None
+    bootstrap: Bootstrap | None
     throttle: int | None
     no_throttle: bool
     batch_partitions: int
@@ -59,14 +57,29 @@ class Options:
     @property
     def again(self) -> str:
         """Return what to type for the same brokers."""
-        return to_type(f"drain {' '.join(map(str, self.brokers))}", self.zookeeper, self.cluster_id)
+        return to_type(f"drain {' '.join(map(str, self.brokers))}", self.zookeeper, self.cluster_id, self.bootstrap)
 
     @property
-    def resuming(self) -> str:
-        """Return what to type to go on; further rounds are moved as this one."""
+    def starting(self) -> str:
+        """Return what to type for the same drain; rounds are moved as this one."""
         throttle = f" --throttle {self.throttle}" if self.throttle is not None else " --no-throttle" * self.no_throttle
         batch = f" --batch-partitions {self.batch_partitions}" if self.batch_partitions != DEFAULT_BATCH else ""
-        return f"{self.again}{throttle}{batch}{' --disable-rack-aware' * self.disable_rack_aware} --resume"
+        return f"{self.again}{throttle}{batch}{' --disable-rack-aware' * self.disable_rack_aware}"
+
+    @property
+    def cancelling(self) -> str:
+        """Return what to type to cancel as this command does."""
+        return f"{self.again} --cancel{' --rollback' * self.rollback}"
+
+    @property
+    def ways_on(self) -> WaysOn:
+        return WaysOn(
+            f"{self.starting} --resume", self.starting if self.terms_given else None, self.again, self.cancelling
+        )
+
+    @property
+    def terms_given(self) -> bool:
+        return self.no_throttle or self.throttle is not None
 
     @property
     def terms(self) -> Terms:
@@ -78,6 +91,7 @@ class Options:
     examples=(
         "kt drain 3 --zookeeper zk1:2181/kafka --throttle 50000000",
         "kt drain 3 --zookeeper zk1:2181/kafka --no-throttle --dry-run",
+        "kt drain 3 --bootstrap-server b1:9092,b2:9092 --command-config admin.properties --throttle 50000000",
         "kt drain 3 --zookeeper zk1:2181/kafka --resume",
         "kt drain 3 --zookeeper zk1:2181/kafka --cancel --rollback",
     ),
@@ -86,13 +100,15 @@ class Options:
         "Exit code 0 only if proven: no assignment, ISR or leader names the brokers, their log directories hold no replica, "
         "and throttles are as they were. A dead broker's replicas are rebuilt elsewhere. Topics that come, or grow, onto "
         "the brokers meanwhile are moved in further rounds, at most three rounds in all.",
+        "--bootstrap-server serves clusters of Kafka 2.4 and later, with and without ZooKeeper. It needs Describe and Alter "
+        "on the cluster, Describe on every topic, and with --throttle DescribeConfigs and AlterConfigs on both. Where "
+        "brokers may hide a topic or a disk from us nothing is begun, and nothing counts as proven.",
         "The plan, its way back and the state of the drain are files in the working directory: drain-3.json, "
         "drain-3.rollback.json, drain-3.state.json. Ctrl-C leaves them; --resume goes on, --cancel ends it.",
     ),
 )
 @click.argument("brokers", metavar="BROKER…", nargs=-1, required=True, type=int, shell_complete=complete_brokers)
-@zookeeper_option
-@broker_options
+@cluster_options
 @click.option("--throttle", type=ByteCount(min=1024), metavar="B/S", help="Bytes per second and broker.")
 @click.option("--no-throttle", is_flag=True, help="Move as fast as the brokers can.")
 @click.option(
@@ -117,11 +133,9 @@ def drain(**flags: Any) -> int:
     try:
         with (
             terminated_like_interrupted(),
-            connect(o.zookeeper, cluster_id=o.cluster_id, zk_max_bytes=o.zk_max_bytes) as zk,
+            open_way(o.zookeeper, o.bootstrap, cluster_id=o.cluster_id, zk_max_bytes=o.zk_max_bytes) as way,
         ):
-            if not o.cancel:  # nothing is moved whose end could not be proven
-                broker_access().check(read_cluster(zk, [], states=False).brokers.values())
-            return _plan_only(o, zk) if o.dry_run else _carry_out(o, zk)
+            return _plan_only(o, way) if o.dry_run else _carry_out(o, way)
     except HeldError as e:
         return o.out.failed(RefusedError(f"another kt is draining: {e}"))
     except UsageError:
@@ -145,20 +159,23 @@ def _check(o: Options) -> None:
         raise UsageError("give --throttle B/S, or --no-throttle: an unthrottled drain may take all of the network")
 
 
-def _plan_only(o: Options, zk: ZooKeeper) -> int:
-    planned, prepared = Drain(zk, o.brokers, Path(), on_progress=lambda _: None, access=broker_access()).plan(
-        1, o.terms
-    )
-    DrainOutput(o.out, o.again, o.resuming).show_plan(planned)
-    o.out.planned(prepared.ops, sequential_paths=(ConfigChangeZnode.PREFIX,))
+def _plan_only(o: Options, way: DrainWay) -> int:
+    found = Drain(way.way, o.brokers, Path(), on_progress=lambda _: None).plan(o.terms)
+    if found is None:
+        o.out.note("nothing is assigned to them")
+        way.show_planned(o.out, None)
+        return 0
+    planned, prepared = found
+    DrainOutput(o.out, o.ways_on).show_plan(planned)
+    way.show_planned(o.out, prepared)
     return 0
 
 
-def _carry_out(o: Options, zk: ZooKeeper) -> int:
-    output = DrainOutput(o.out, o.again, o.resuming)
-    work = Drain(zk, o.brokers, Path(), on_progress=output.progress, timeout_s=o.timeout, access=broker_access())
+def _carry_out(o: Options, way: DrainWay) -> int:
+    output = DrainOutput(o.out, o.ways_on)
+    work = Drain(way.way, o.brokers, Path(), on_progress=output.progress, timeout_s=o.timeout)
     if o.cancel:
-        return _cancel(o, zk, output, work)
+        return _cancel(o, way, output, work)
     proven: Proven | None = None
     try:
         with interruptions_kept(), output:
@@ -169,11 +186,11 @@ def _carry_out(o: Options, zk: ZooKeeper) -> int:
     except (KafkatoolError, KeyboardInterrupt, OSError):  # OSError: whoever read stdout or stderr has gone
         _show_all(output, work.end_early())
         raise
-    _show_answer(o, zk, proven)
+    _show_answer(o, way, proven)
     return 0 if proven is not None and proven.drained else 1
 
 
-def _cancel(o: Options, zk: ZooKeeper, output: DrainOutput, work: Drain) -> int:
+def _cancel(o: Options, way: DrainWay, output: DrainOutput, work: Drain[Any]) -> int:
     ended = True
     try:
         with interruptions_kept(), output:
@@ -187,7 +204,7 @@ def _cancel(o: Options, zk: ZooKeeper, output: DrainOutput, work: Drain) -> int:
     except (KafkatoolError, KeyboardInterrupt, OSError):
         _show_all(output, work.end_cancel())
         raise
-    _show_answer(o, zk, None)
+    _show_answer(o, way, None)
     return 0 if ended else 1
 
 
@@ -196,8 +213,9 @@ def _show_all(output: DrainOutput, events: Iterator[Event]) -> None:
         output.show(event)
 
 
-def _show_answer(o: Options, zk: ZooKeeper, proven: Proven | None) -> None:
+def _show_answer(o: Options, way: DrainWay, proven: Proven | None) -> None:
     """Show the proof for programs; as text it was shown as it happened."""
     if not o.out.is_text:
         items = [proof_item(proof) for proof in proven.proofs] if proven else []
-        o.out.show(Answer((), items, COLUMNS, read_cluster_id(zk)))
+        errors = [error_item(RefusedError(line)) for line in doubt_lines(proven)] if proven else []
+        o.out.show(Answer((), items, COLUMNS, way.cluster_id(), errors))

@@ -1,13 +1,14 @@
 """The events of a drain as text: the plan and the proof on stdout, progress and the ways on on stderr."""
 
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kafkatool.commands.shared.output import Output
 from kafkatool.commands.shared.plan_table import broker_lines, throttled_line, total_line
 from kafkatool.commands.shared.run_progress import RunProgressLine, awaited_line, released_line
-from kafkatool.core.model.values import first_of, in_number
-from kafkatool.core.operations.drain.drain import Planned, Proven
+from kafkatool.core.model.values import first_of, in_number, join_ids
+from kafkatool.core.operations.drain.drain import Planned, Proven, Unproven
 from kafkatool.core.operations.drain.proof import Proof
 from kafkatool.core.operations.reassignment import events
 from kafkatool.core.operations.reassignment.copy_progress import Share
@@ -18,14 +19,24 @@ COLUMNS: Final = ("broker", "live", "drained", "assigned", "in_isr", "leads", "o
 SHOWN: Final = 10  # names of partitions in a line
 
 
-class DrainOutput(AbstractContextManager["DrainOutput"]):
-    """The output of one drain. As a context it ends the line of progress, whatever happens.
+@dataclass(frozen=True, slots=True)
+class WaysOn:
+    """What to type: to go on, to start the same drain again (None: its throttle is not known), and to cancel it.
 
-    ``again`` is what to type for the same drain, but for --cancel; ``resuming`` to go on with it.
+    ``again`` names the brokers alone; ``cancelling`` is the cancel that this command is.
     """
 
-    def __init__(self, out: Output, again: str, resuming: str) -> None:
-        self._out, self._again, self._resuming = out, again, resuming
+    resuming: str
+    starting: str | None
+    again: str
+    cancelling: str
+
+
+class DrainOutput(AbstractContextManager["DrainOutput"]):
+    """The output of one drain. As a context it ends the line of progress, whatever happens."""
+
+    def __init__(self, out: Output, ways_on: WaysOn) -> None:
+        self._out, self._ways_on = out, ways_on
         self._line = RunProgressLine(self._out.note)
 
     def __exit__(self, *_: object) -> None:
@@ -64,13 +75,23 @@ class DrainOutput(AbstractContextManager["DrainOutput"]):
                 self._out.note("throttles are as they were before")
                 for path in event.changed:
                     self._out.note(f"{path} was changed by somebody else meanwhile: its throttle was left as it is")
+            case events.ThrottleLeft():
+                brokers = join_ids(event.brokers, ", ")
+                self._out.note(f"broker {brokers} cannot be asked, being down: a throttle may be left there")
             case events.ThrottleStays():
                 self._out.note("other partitions are being moved: the throttle stays")
             case events.LeftUnfinished():
                 if event.moving:
                     self._out.note("the brokers go on with what was sent, without kt")
-                self._out.note(f"{self._resuming}  # go on")
-                self._out.note(f"{self._again} --cancel  # send no more, turn round what moves; --rollback: all of it")
+                if event.unseen is not None:
+                    self._out.note(f"{event.unseen}: whether the throttle must stay cannot be seen")
+                self._out.note(f"{self._ways_on.resuming}  # go on")
+                cancel = f"{self._ways_on.again} --cancel"
+                self._out.note(f"{cancel}  # send no more, turn round what moves; --rollback: all of it")
+            case Unproven():
+                if self._ways_on.starting is not None:
+                    self._out.note(f"{self._ways_on.starting}  # look again whether anything is left")
+                self._out.note(f"{self._ways_on.again} --cancel --rollback  # bring all back")
             case events.SentBack():
                 what = in_number(event.partitions, "partition under way is", "partitions under way are")
                 self._out.note(f"{what} sent back to the replicas from before")
@@ -86,7 +107,7 @@ class DrainOutput(AbstractContextManager["DrainOutput"]):
             case events.StillCarriedOut():
                 self._out.note("the kt that drains is still there; it sends nothing more once it looks")
             case events.CancelCutShort():
-                self._out.note(f"{self._again} --cancel  # the same command looks again")
+                self._out.note(f"{self._ways_on.cancelling}  # the same command looks again")
             case events.Cancelled():
                 self._out.note("cancelled: nothing is under way" if event.ended else "what is under way goes on")
 
@@ -114,7 +135,9 @@ def proof_item(proof: Proof) -> dict[str, Any]:
         "assigned": list(map(str, proof.assigned)),
         "in_isr": list(map(str, proof.in_sync)),
         "leads": list(map(str, proof.leads)),
-        "on_disk": None if proof.on_disk is None else list(map(str, proof.on_disk)),
+        "on_disk": None
+        if proof.on_disk is None or (proof.offline and not proof.on_disk)
+        else list(map(str, proof.on_disk)),
     }
 
 
@@ -132,9 +155,16 @@ def proof_lines(proven: Proven) -> list[str]:
             )
             if partitions
         ]
+        left += [f"its directory {path} is offline: what is there cannot be told" for path in proof.offline]
         if proof.live and proof.on_disk is None:
             left.append("it does not tell what is on its disks (that needs Describe on the cluster)")
         empty = "drained: no replica, no ISR, no leader" + (", nothing on its disks" if proof.live else "; it is dead")
         lines.append(f"broker {proof.broker}: {'; '.join(left) or empty}")
-    lines += [f"{path}: its throttle is not as it was before" for path in proven.throttled]
-    return lines
+    return [*lines, *doubt_lines(proven)]
+
+
+def doubt_lines(proven: Proven) -> list[str]:
+    """Return a line for each thing beside the brokers that keeps the proof from holding."""
+    lines = [f"{name}: its throttle is not as it was before" for name in proven.throttles.differs]
+    lines += [f"{name} is down: whether its throttle is as before cannot be told" for name in proven.throttles.untold]
+    return [*lines, *(f"not proven: {why}" for why in proven.hidden)]

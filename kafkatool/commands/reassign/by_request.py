@@ -4,45 +4,36 @@ What moves is what the controller lists, whoever began it; throttles go when not
 """
 
 import sys
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkatool.commands.reassign.generate import Generate
-from kafkatool.commands.reassign.modes import RATE, RATE_MEANS, Mode, PlanMode
+from kafkatool.commands.reassign.modes import Mode
+from kafkatool.commands.reassign.request_mode import RequestMode, RequestPlanMode
 from kafkatool.commands.reassign.rows import COLUMNS, item, unchanged_line
-from kafkatool.commands.shared.bootstrap import connect_brokers
 from kafkatool.commands.shared.credentials import broker_access
 from kafkatool.commands.shared.options import parse_broker_ids
 from kafkatool.commands.shared.output import Answer, error_item
 from kafkatool.commands.shared.plan_table import throttled_line
-from kafkatool.commands.shared.run_progress import RunProgressLine, awaited_line
-from kafkatool.core.errors import BrokerAnswerError, BrokerUnreachableError, RefusedError, UsageError
+from kafkatool.core.errors import BrokerAnswerError, RefusedError, UsageError
 from kafkatool.core.model.values import TopicPartition, in_number, join_ids
-from kafkatool.core.operations.reassignment import following, hindrances_by_request
+from kafkatool.core.operations.reassignment import following_by_request as following
 from kafkatool.core.operations.reassignment.copy_progress import Replica, ToCopy, read_largest_share
-from kafkatool.core.operations.reassignment.events import Following
-from kafkatool.core.operations.reassignment.following import Progress
-from kafkatool.core.operations.reassignment.hindrances import NOTHING
 from kafkatool.core.operations.reassignment.status import Move, Status
 from kafkatool.core.operations.requests import log_dirs, planned, reassignments, throttles
 from kafkatool.core.operations.requests.cluster_view import read_cluster
 from kafkatool.core.operations.requests.log_dirs import DirState, Placement
-from kafkatool.core.operations.requests.moving import Moving, read_moves
+from kafkatool.core.operations.requests.moving import read_moves
 from kafkatool.core.operations.requests.reassignments import Checked, Refusals, replicas_in
 from kafkatool.core.operations.requests.throttles import Throttle
 from kafkatool.core.operations.requests.topics import missing, read_topics
 from kafkatool.core.planner.plan_files import (
     CURRENT_ASSIGNMENT,
-    STDIN,
     LogDirs,
     Moves,
     PlacedReplica,
     dashed,
-    parse_log_dirs,
-    parse_plan,
     parse_topics_to_move,
     plan_json,
     plan_json_with_log_dirs,
@@ -57,201 +48,8 @@ if TYPE_CHECKING:
 THROTTLE_WARNING: Final = (
     "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
 )
-FIRST_POLL_S: Final = 1.0
-MAX_POLL_S: Final = 5.0
-SETTLE_S = 10.0
 LOG_DIRS_TIMEOUT_S: Final = 10.0
 """How long replicas are asked for that a broker is still to make, without --timeout: as Kafka's tool."""
-SETTLE_PAUSE_S: Final = 0.2
-
-
-class RequestMode(Mode):
-    """What the modes share that ask brokers."""
-
-    __slots__ = ()
-
-    def client(self) -> "AbstractContextManager[ClusterClient]":
-        """Connect to the brokers for this command."""
-        assert self.bootstrap is not None
-        return connect_brokers(self.bootstrap, cluster_id=self.cluster_id)
-
-
-class RequestPlanMode(RequestMode, PlanMode):
-    """What the modes share that work on a plan."""
-
-    __slots__ = ()
-
-    def read_plan(self) -> Moves:
-        """Read the plan. Raises RefusedError with the words of Kafka's tool (ADM-39)."""
-        return self.read_plan_and_log_dirs()[0]
-
-    def read_plan_and_log_dirs(self) -> tuple[Moves, LogDirs]:
-        """Read the plan, and the log directories that it names. Raises RefusedError as ``read_plan``."""
-        source = self.reassignment_json_file
-        try:
-            text = read_text(source, sys.stdin)
-        except UsageError as e:
-            raise RefusedError(f"Unable to read file {source}") from e
-        try:
-            name = "stdin" if source == STDIN else source
-            return parse_plan(text, name, name_of=dashed, with_log_dirs=True), parse_log_dirs(text, name)
-        except UsageError as e:
-            raise RefusedError(str(e)) from e
-        except RefusedError as e:
-            if str(e) == "Partition reassignment data file is empty":
-                raise RefusedError("Partition reassignment list cannot be empty", now=e.now) from e
-            raise
-
-    def finish(
-        self, client: "ClusterClient", plan: Moves, *, preserve_throttles: bool, own: Throttle | None = None
-    ) -> None:
-        """Take throttles off if nothing of the cluster moves any more, only where some are set (ADM-38).
-
-        ``own``: what this run has set.
-        """
-        if preserve_throttles:
-            return
-        if moving := read_moves(client):
-            if set(moving).difference(plan):
-                self.out.note(
-                    "other partitions are being moved: the throttle stays; --verify takes it off when they are"
-                )
-            return
-        found = self.found_throttles(client, plan)
-        if own is not None:
-            found = throttles.with_own(client, found, own)
-        if found.brokers:
-            plural = "s" * (len(found.brokers) > 1)
-            self.out.line(f"Clearing broker-level throttles on broker{plural} {join_ids(found.brokers)}")
-        if found.topics:
-            plural = "s" * (len(found.topics) > 1)
-            self.out.line(f"Clearing topic-level throttles on topic{plural} {','.join(found.topics)}")
-        throttles.remove(client, found)
-        if found.topics and (down := sorted({b for r in plan.values() for b in r} - set(client.brokers))):
-            self.out.note(
-                f"broker {join_ids(down)} cannot be asked, being down: a throttle may be left there when it returns"
-            )
-
-    def found_throttles(self, client: "ClusterClient", plan: Moves) -> throttles.Set:
-        """Read which throttles are set that are the plan's, or those of moves."""
-        return throttles.find(client, read_topics(client), {p.topic for p in plan})
-
-    def await_end(
-        self,
-        client: "ClusterClient",
-        plan: Iterable[TopicPartition],
-        timeout_s: float | None,
-        *,
-        way_on: str = "--verify --wait",
-    ) -> bool:
-        """Wait until nothing of the plan moves; False: the time was up first. Cut short, it says what to type."""
-        wanted = list(plan)
-        begun = time.monotonic()
-        deadline = None if timeout_s is None else begun + timeout_s
-        line, pause_s, before = RunProgressLine(self.out.note), FIRST_POLL_S, -1
-        moved_s, looked_s, found = begun, begun, NOTHING
-        client.begin_anew()
-        moving = read_moves(client, wanted, needed=True)
-        lacking = frozenset(Replica(p, b) for p, m in moving.items() for b in m.adding)
-        try:
-            line.begin(Following(ToCopy(lacking, dict(client.brokers))))
-            while True:
-                left = frozenset(moving)
-                now = time.monotonic()
-                if len(left) != before:
-                    moved_s, looked_s, found = now, now, NOTHING
-                elif now - looked_s >= following.LOOK_S:  # it stands still: what is in the way?
-                    looked_s, found = now, hindrances_by_request.find(client, moving)
-                found = found._replace(awaited=hindrances_by_request.find_awaited(client, moving))
-                counts = (len(wanted) - len(left), len(wanted), 0, 0, now - begun)
-                line.show(Progress(*counts, left=left, still_s=now - moved_s, hindrances=found))
-                if not left:
-                    return True
-                pause_s = FIRST_POLL_S if len(left) != before else min(pause_s * 1.5, MAX_POLL_S)
-                before = len(left)
-                if deadline is not None:
-                    pause_s = min(pause_s, deadline - time.monotonic())
-                    if pause_s <= 0:
-                        line.end()
-                        if found.awaited:
-                            self.out.note(awaited_line(found.awaited))
-                        self._note_ways_on(way_on)
-                        return False
-                time.sleep(pause_s)
-                client.begin_anew()
-                moving = read_moves(client, wanted, needed=True)
-                with suppress(BrokerUnreachableError):  # who is up is told again at the next look
-                    client.refresh()
-        except KeyboardInterrupt:
-            line.end()
-            self._note_ways_on(way_on)
-            raise
-        finally:
-            line.end()
-
-    def await_log_dirs(self, client: "ClusterClient", wanted: LogDirs, timeout_s: float | None) -> bool:
-        """Wait until none of those replicas is on its way to a log directory; False: the time was up first."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while moving := [one for one in log_dirs.find(client, wanted) if one.state.is_moving]:
-            if deadline is not None and time.monotonic() >= deadline:
-                replicas = in_number(len(moving), "replica is", "replicas are")
-                self.out.note(f"{replicas} on the way to another log directory: that goes on")
-                return False
-            time.sleep(FIRST_POLL_S)
-            client.begin_anew()
-        return True
-
-    def _note_ways_on(self, mode: str) -> None:
-        """Say what goes on without this command, and what to type: ``mode`` to wait on, and the others (RSN-23X)."""
-        self.out.note("what moves goes on without kt; a throttle stays")
-        ways = [(mode, "wait on; takes the throttle off when nothing moves any more")]
-        if "--rollback" not in mode:  # else it is on its way back already
-            cancel = self.cancelling(rollback=False)
-            if "--cancel" not in mode:
-                ways += [("--verify", "look"), (cancel, "send back what is under way")]
-            if self.files.rollback.is_file():
-                ways.append((self.cancelling(rollback=True), "send back what has ended, too"))
-            if "--cancel" not in mode:
-                ways.append((f"--execute --additional --throttle {RATE}", f"another throttle; {RATE}: {RATE_MEANS}"))
-        for flags, what in ways:
-            self.out.note(f"{self.command(flags)}  # {what}")
-
-    def compared(self, client: "ClusterClient", plan: Moves) -> list[Move]:
-        """Compare the plan with the cluster."""
-        moving = read_moves(client, plan, needed=True)
-        current = replicas_in(read_topics(client, sorted({p.topic for p in plan})), plan)
-        return [Move(p, current.get(p, ()), to, _status(p, to, current, moving)) for p, to in sorted(plan.items())]
-
-    def settled(self, client: "ClusterClient", plan: Moves) -> list[Move]:
-        """Compare what has ended: brokers learn of that a while after the controller has forgotten the move."""
-        deadline = time.monotonic() + SETTLE_S
-        while True:
-            client.begin_anew()
-            found = self.compared(client, plan)
-            if all(m.status is Status.COMPLETED for m in found) or time.monotonic() >= deadline:
-                return found
-            time.sleep(SETTLE_PAUSE_S)
-
-    def show_refusals(self, head: str, refused: Mapping[TopicPartition, BrokerAnswerError]) -> None:
-        """Tell what the controller refused, and why."""
-        self.out.line(head)
-        self.out.lines(f"{partition}: {error}" for partition, error in sorted(refused.items()))
-
-    def show_items(self, items: Sequence[dict[str, Any]], cluster_id: str | None, errors: Sequence[Any] = ()) -> None:
-        """Show the answer in the forms other than text, which was printed as things happened."""
-        if not self.out.is_text:
-            self.out.show(Answer((), items, COLUMNS, cluster_id, errors))
-
-
-def _status(
-    partition: TopicPartition,
-    target: tuple[int, ...],
-    current: Mapping[TopicPartition, tuple[int, ...]],
-    moving: Mapping[TopicPartition, Moving],
-) -> Status:
-    if partition in moving:
-        return Status.IN_PROGRESS
-    return Status.COMPLETED if current.get(partition) == target else Status.FAILED
 
 
 def _refused(outcome: Refusals) -> dict[TopicPartition, BrokerAnswerError]:
@@ -282,7 +80,7 @@ class GenerateByRequest(RequestMode, Generate):
         exclude = parse_broker_ids(self.exclude_brokers, "--exclude-brokers") if self.exclude_brokers else ()
         source = self.topics_to_move_json_file
         try:
-            topics = parse_topics_to_move(read_text(source, sys.stdin), source)
+            topics = parse_topics_to_move(read_text(source, sys.stdin), source, may_be_empty=True)
         except UsageError as e:
             unread = str(e).startswith("cannot read")
             raise RefusedError(
@@ -428,10 +226,10 @@ class ExecuteByRequest(RequestPlanMode):
         superseded = sorted(p for p, m in moving.items() if m.target != checked.plan[p])
         if superseded:
             self.out.note(f"superseded by another request, and not waited for: {_named(superseded)}")
-        finished = True
-        if self.wait and started:
+        finished, followed = True, self.wait and bool(started)
+        if followed:
             finished = self._follow(client, [p for p in started if p not in superseded], checked.plan, throttle, dirs)
-        found = self.compared(client, {p: checked.plan[p] for p in started})
+        found = following.compare(client, {p: checked.plan[p] for p in started}, None if followed else moving)
         errors = [error_item(e, **p._asdict(), code=e.code) for p, e in sorted(refused.items())]
         self.show_items([item(m) for m in found], client.cluster_id, errors)
         done = not self.wait or all(m.status is Status.COMPLETED for m in found)
@@ -466,7 +264,7 @@ class ExecuteByRequest(RequestPlanMode):
         if not finished:
             self.out.note(f"not finished after {self.timeout:g} s: the reassignment goes on")
             return False
-        self.out.lines(_verify_lines(self.settled(client, {p: plan[p] for p in started})))
+        self.out.lines(_verify_lines(following.compare_settled(client, {p: plan[p] for p in started})))
         placed = log_dirs.find(client, dirs)
         self.out.lines(map(log_dirs.line, placed))
         unthrottled = throttle is None and self.replica_alter_log_dirs_throttle is None
@@ -509,7 +307,7 @@ class VerifyByRequest(RequestPlanMode):
                 and self.await_log_dirs(client, dirs, self.timeout)
             ):
                 self.out.note(f"not finished after {self.timeout:g} s: the reassignment goes on")
-            found, placed = self.compared(client, plan), log_dirs.find(client, dirs)
+            found, placed = following.compare(client, plan), log_dirs.find(client, dirs)
             ends = [log_dirs.line(one) for one in placed] or [""]
             self.out.lines(["Status of partition reassignment:", *_verify_lines(found), *ends])
             back = f"{self.command(self.cancelling(rollback=True))}  # send them"
@@ -571,7 +369,7 @@ class CancelByRequest(RequestPlanMode):
             if self.rollback and ended and not refused:
                 ended = self._go_back(client, origin)
             compared_with = origin if self.rollback else {p: origin[p] for p in cancelled if p in origin}
-            after = self.settled(client, compared_with) if ended else ()
+            after = following.compare_settled(client, compared_with) if ended else ()
             strange = [m for m in after if m.status is not Status.COMPLETED]
             self.finish(client, plan, preserve_throttles=self.preserve_throttles)
             if strange:
@@ -579,7 +377,7 @@ class CancelByRequest(RequestPlanMode):
                 self.out.note(plan_json({m.partition: m.target for m in strange}))
             if not ended:
                 self.out.note("not finished: what is under way goes on; the same command looks again")
-            self.show_items([item(m) for m in self.compared(client, plan)], client.cluster_id)
+            self.show_items([item(m) for m in following.compare(client, plan)], client.cluster_id)
         return 0 if ended and not refused and not strange else 1
 
     def _plan_only(self, client: "ClusterClient", plan: Moves, origin: Moves, requests: Sequence[Any]) -> int:

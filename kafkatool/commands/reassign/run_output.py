@@ -11,7 +11,7 @@ from kafkatool.core.model.values import TopicPartition, first_of, in_number
 from kafkatool.core.operations.reassignment import events
 from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.status import Status
-from kafkatool.core.operations.reassignment.submission import CANCELLED_BY_REQUEST, Prepared
+from kafkatool.core.operations.reassignment.submission import CANCELLED_BY_REQUEST, Submission
 from kafkatool.core.planner.plan_files import CURRENT_ASSIGNMENT, plan_json
 from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 
@@ -110,7 +110,7 @@ class RunOutput(AbstractContextManager["RunOutput"]):
             ]
         )
 
-    def _show_started(self, prepared: Prepared) -> None:
+    def _show_started(self, prepared: Submission) -> None:
         if prepared.throttle is not None:
             self._out.line(f"The throttle limit was set to {prepared.throttle} B/s")
         many = in_number(len(prepared.moves), "partition", "partitions")

@@ -109,6 +109,10 @@ class ClusterClient:
         """Begin an operation with all of its time before it: that of the settings, unless said."""
         self._deadline = time.monotonic() + (whole_timeout_ms or self.settings.whole_timeout_ms) / 1000
 
+    def note_anew(self, unseen: Unseen) -> None:
+        """Note there what is not told from here on, as if nothing had been asked before: rights may have changed."""
+        self.unseen, self._asked_of_every_topic = unseen, False
+
     @property
     def left_ms(self) -> int:
         """Return the time left for this operation; never 0."""
@@ -281,7 +285,8 @@ class ClusterClient:
                 reasons.append(f"{address}: {_reason(e)}")
                 if self.left_ms <= 1:
                     break
-        raise BrokerUnreachableError(f"no broker answers: {'; '.join(reasons)}")
+        between = " " if len(reasons) == 1 else "\n  "  # a line for each (ADM-2)
+        raise BrokerUnreachableError(f"no broker answers:{between}{between.join(reasons)}")
 
     def _first_connection(self) -> NegotiatedConnection:
         self.refresh()

@@ -99,15 +99,16 @@ def parse_json(text: str, name: str) -> Any:
         raise UsageError(f"{name}: not a file of kt: nested too deeply") from e
 
 
-def parse_topics_to_move(text: str, name: str) -> tuple[str, ...]:
+def parse_topics_to_move(text: str, name: str, *, may_be_empty: bool = False) -> tuple[str, ...]:
     """Parse ``{"topics":[{"topic":"t"}],"version":1}`` to topic names in the file's order (RSN-2).
 
-    Raises UsageError (not JSON), RefusedError (another version, a topic twice, no topics).
+    ``may_be_empty``: the list may name no topic. Raises UsageError (not JSON), RefusedError (another version, a topic twice,
+    no topics).
     """
     value = parse_json(text, name)
     _check_version(value)
     entries = value.get("topics") if isinstance(value, dict) else None
-    if not isinstance(entries, list) or not entries:
+    if not isinstance(entries, list) or not (entries or may_be_empty):
         raise RefusedError(f'{name}: no topics; the form is {{"topics":[{{"topic":"t"}}],"version":1}}')
     topics = tuple(_text(entry, "topic", f"{name}: topics[{i}]") for i, entry in enumerate(entries))
     if twice := _duplicates(topics):

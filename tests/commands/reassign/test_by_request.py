@@ -12,143 +12,24 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kafkatool.commands.main import kt
-from kafkatool.commands.reassign import by_request
 from kafkatool.commands.shared import run_progress
 from kafkatool.commands.shared.progress_line import ProgressLine
 from kafkatool.commands.shared.run_progress import RunProgressLine
-from kafkatool.core.operations.reassignment import following
+from kafkatool.core.operations.reassignment import following, following_by_request
 from kafkatool.core.protocol.messages import alter_partition_reassignments as altering
-from kafkatool.core.protocol.messages import describe_configs, describe_log_dirs, incremental_alter_configs, metadata
+from kafkatool.core.protocol.messages import describe_log_dirs, incremental_alter_configs, metadata
 from kafkatool.core.protocol.messages import list_partition_reassignments as listing
-from kafkatool.core.protocol.messages.alter_configs import AlterConfigsResult
-from kafkatool.core.protocol.messages.describe_configs import DescribeConfigsEntry, DescribeConfigsResult
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.messages.list_partition_reassignments import OngoingPartition, OngoingTopic
-from kafkatool.core.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
-from tests.core.client.fake_broker import FakeBroker
+from tests.commands.reassign.memory_cluster import Cluster, cluster_of_four
 
 RATES = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
 LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
 
 
-class Cluster:
-    """Three brokers with one memory. ``moving``: partition of ``t`` -> replicas, adding, removing."""
-
-    def __init__(self, brokers: list[FakeBroker]) -> None:
-        self.brokers = brokers
-        self.replicas = {0: [1, 2], 1: [2, 1], 2: [1, 2]}
-        self.moving: dict[int, tuple[list[int], list[int], list[int]]] = {}
-        self.configs: dict[tuple[int, str], dict[str, str]] = {}
-        self.refusals: dict[int, tuple[int, str]] = {}
-        self.ends_at_once = False
-        self.others: list[str] = []
-        """Topics beside ``t``, without partitions."""
-        for broker in brokers:
-            broker.knows, broker.controller_id = brokers, 1
-            broker.answers |= {
-                metadata.API.key: self._metadata,
-                listing.API.key: self._list,
-                altering.API.key: self._alter,
-                describe_configs.API.key: self._describe,
-                describe_log_dirs.API.key: lambda _: describe_log_dirs.DescribeLogDirsResponse(results=[]),
-                incremental_alter_configs.API.key: self.set,
-            }
-
-    def run(self, mode: str, *args: object) -> Result:
-        flags = ["--bootstrap-server", str(self.brokers[0].address)]
-        return CliRunner().invoke(kt, ["reassign", *flags, f"--{mode}", *map(str, args)])
-
-    def asked(self, api: str) -> list[tuple[int, Any]]:
-        return [(b.id, request) for b in self.brokers for name, _, request in b.asked if name == api]
-
-    def _metadata(self, request: metadata.MetadataRequest) -> object:
-        wanted = None if request.topics is None else [t.topic for t in request.topics]
-        partitions = [
-            MetadataResponsePartition(
-                partition=p,
-                leader_id=1,
-                replica_nodes=self.moving[p][0] if p in self.moving else r,
-                isr_nodes=r,
-            )
-            for p, r in self.replicas.items()
-        ]
-        topics = [MetadataResponseTopic(topic="t", partitions=partitions)] if wanted is None or "t" in wanted else []
-        more = [MetadataResponseTopic(topic=name, partitions=[]) for name in self.others if wanted is None]
-        return self.brokers[0].metadata(topics + more)
-
-    def _list(self, request: listing.ListPartitionReassignmentsRequest) -> object:
-        wanted = None if request.topics is None else {p for t in request.topics for p in t.partitions}
-        partitions = [
-            OngoingPartition(partition=p, replicas=r, adding_replicas=a, removing_replicas=d)
-            for p, (r, a, d) in self.moving.items()
-            if wanted is None or p in wanted
-        ]
-        topics = [OngoingTopic(topic="t", partitions=partitions)] if partitions else []
-        return listing.ListPartitionReassignmentsResponse(topics=topics)
-
-    def _alter(self, request: altering.AlterPartitionReassignmentsRequest) -> object:
-        results = []
-        for p in (p for t in request.topics for p in t.partitions):
-            code, message = self.refusals.get(p.partition, (0, None))
-            results.append(altering.PartitionMoveResult(partition=p.partition, error_code=code, error_message=message))
-            if code:
-                continue
-            if p.replicas is None:
-                self.moving.pop(p.partition)
-            elif self.ends_at_once:
-                self.replicas[p.partition] = p.replicas
-            else:
-                before = self.replicas[p.partition]
-                adding = [b for b in p.replicas if b not in before]
-                gone = [b for b in before if b not in p.replicas]
-                self.moving[p.partition] = ([*p.replicas, *gone], adding, gone)
-        return altering.AlterPartitionReassignmentsResponse(
-            topics=[altering.TopicMoveResults(topic="t", partitions=results)]
-        )
-
-    def _describe(self, request: describe_configs.DescribeConfigsRequest) -> object:
-        results = []
-        for r in request.resources:
-            found = self.configs.get((r.resource_type, r.resource_name), {})
-            entries = [
-                DescribeConfigsEntry(name=k, value=v, read_only=False, config_source=1 if r.resource_type == 2 else 2)
-                for k, v in found.items()
-                if r.configuration_keys is None or k in r.configuration_keys
-            ]
-            results.append(
-                DescribeConfigsResult(resource_type=r.resource_type, resource_name=r.resource_name, configs=entries)
-            )
-        return describe_configs.DescribeConfigsResponse(results=results)
-
-    def set(self, request: incremental_alter_configs.IncrementalAlterConfigsRequest) -> object:
-        for r in request.resources if not request.validate_only else ():
-            config = self.configs.setdefault((r.resource_type, r.resource_name), {})
-            for c in r.configs:
-                if c.config_operation == 1:
-                    config.pop(c.name, None)
-                else:
-                    config[c.name] = c.value or ""
-        return incremental_alter_configs.IncrementalAlterConfigsResponse(
-            responses=[
-                AlterConfigsResult(resource_type=r.resource_type, resource_name=r.resource_name)
-                for r in request.resources
-            ]
-        )
-
-
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    apis = {
-        altering.API: (0, 1),
-        listing.API: (0, 0),
-        describe_configs.API: (0, 4),
-        describe_log_dirs.API: (0, 1),
-        incremental_alter_configs.API: (0, 1),
-    }
-    brokers = [FakeBroker(i, apis) for i in (1, 2, 3, 4)]
-    yield Cluster(brokers)
-    for broker in brokers:
-        broker.close()
+    with cluster_of_four() as running:
+        yield running
 
 
 def _plan(path: Path, moves: dict[int, list[int]], name: str = "plan.json", topic: str = "t") -> Path:
@@ -403,8 +284,8 @@ def test_the_wait_tells_bytes_who_is_down_and_when_it_is_cut_short_what_to_type(
         return listed(request)
 
     cluster.brokers[0].answers[listing.API.key] = ends_once_shown
-    monkeypatch.setattr(by_request, "FIRST_POLL_S", 0.05)
-    monkeypatch.setattr(by_request, "MAX_POLL_S", 0.05)
+    monkeypatch.setattr(following_by_request, "FIRST_POLL_S", 0.05)
+    monkeypatch.setattr(following_by_request, "MAX_POLL_S", 0.05)
     monkeypatch.setattr(run_progress, "ProgressLine", partial(Noting, interval_s=0.0))
     waited = cluster.run("verify", "--reassignment-json-file", plan, "--wait", "--timeout", 240)
     assert waited.exit_code == 0, waited.output
@@ -462,8 +343,8 @@ def test_where_nothing_moves_there_is_no_eta_but_what_is_in_the_way(
 
     monkeypatch.setattr(ProgressLine, "show", note)
     monkeypatch.setattr(following, "LOOK_S", 0.0)
-    monkeypatch.setattr(by_request, "FIRST_POLL_S", 0.05)
-    monkeypatch.setattr(by_request, "MAX_POLL_S", 0.05)
+    monkeypatch.setattr(following_by_request, "FIRST_POLL_S", 0.05)
+    monkeypatch.setattr(following_by_request, "MAX_POLL_S", 0.05)
     assert cluster.run("verify", "--reassignment-json-file", plan, "--wait").exit_code == 130
     in_the_way = "waiting for broker 9, which is down, the throttle of broker 1 is 0 B/s"
     assert shown[-1] == f"1/3 partitions, {in_the_way}, ETA unknown", "one of three has ended, and the rest will not"
@@ -497,8 +378,11 @@ def test_a_move_that_another_request_replaced_is_told_and_not_waited_for(cluster
     found = _execute(cluster, _plan(tmp_path, {0: [3, 2]}), "--wait")
     assert found.exit_code == 1 and "superseded by another request, and not waited for: t-0" in found.stderr
     cluster.moving.clear()
+    before = len(cluster.asked(listing.API.name))
     both = _execute(cluster, _plan(tmp_path, {0: [3, 2], 1: [3, 1]}, "both.json"))
     assert "superseded by another request, and not waited for: t-0\n" in both.stderr, "t-1 moves as planned"
+    of_plan = [r for _, r in cluster.asked(listing.API.name)[before:] if r.topics is not None]
+    assert len(of_plan) == 1, "what is superseded and what is told at the end are of one list"
 
 
 # --- verify, cancel, list --------------------------------------------------------------------------------------
@@ -633,7 +517,7 @@ def test_an_end_in_between_counts_as_done_and_a_refusal_is_told(cluster: Cluster
 def test_replicas_that_a_cancel_leaves_beside_the_origin_are_told_with_the_plan_that_mends_it(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(by_request, "SETTLE_S", 0.0)
+    monkeypatch.setattr(following_by_request, "SETTLE_S", 0.0)
     plan = _plan(tmp_path, {0: [3, 2]})
     _plan(tmp_path, {0: [1, 2]}, "plan.rollback.json")
     cluster.moving[0] = ([3, 2, 1, 4], [3], [1, 4])
@@ -735,6 +619,14 @@ def test_a_plan_is_proposed_in_kafkas_later_form(cluster: Cluster, tmp_path: Pat
         1,
         "Error: List of topics to reassign contains duplicate entries: t\n",
     )
+    topics.write_text('{"version":1,"topics":[]}')
+    for strategy in ("kafka", "minimal"):
+        flags = ["--topics-to-move-json-file", topics, "--broker-list", "3,4", "--strategy", strategy]
+        none = cluster.run("generate", *flags)
+        assert none.exit_code == 0, none.output
+        assert [line for line in none.stdout.splitlines() if line.startswith("{")] == [
+            '{"version":1,"partitions":[]}'
+        ] * 2
     topics.write_text("nonsense")
     bad = cluster.run("generate", "--topics-to-move-json-file", topics, "--broker-list", "1,2")
     assert bad.stdout == "Error: The input string is not a valid JSON\n"

@@ -114,7 +114,7 @@ def test_exactly_one_way_to_the_cluster_is_taken(flags: str, monkeypatch: pytest
     [
         *(
             (command, "--bootstrap-server")
-            for command in ("reassign --list", "elect", "replica-verify --once", "brokers")
+            for command in ("reassign --list", "elect", "replica-verify --once", "brokers", "drain 3 --no-throttle")
         ),
         ("replica-verify --once", "--broker-list"),
     ],

@@ -4,6 +4,7 @@ import socket
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -54,9 +55,29 @@ def test_addresses_are_tried_in_their_order_and_each_one_that_fails_has_its_reas
     assert brokers[2].connections == 1 and brokers[0].connections == 0
     with FakeBroker(9, newest_api_versions=NO_KAFKA) as silent, pytest.raises(BrokerUnreachableError) as caught:
         ClusterClient([unknown, refusing, silent.address], SETTINGS)
-    text = str(caught.value)
-    assert f"{unknown}: name unknown" in text and f"{refusing}: refused" in text
-    assert f"{silent.address}: closed during ApiVersions: speaks TLS or is no Kafka broker" in text
+    assert str(caught.value).splitlines() == [
+        "no broker answers:",
+        f"  {unknown}: name unknown",
+        f"  {refusing}: refused",
+        f"  {silent.address}: closed during ApiVersions: speaks TLS or is no Kafka broker",
+    ]
+
+
+@pytest.mark.spec("ADM-2")
+def test_each_ip_of_a_name_is_tried(brokers: list[FakeBroker], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first address of the name refuses: nothing listens there at that port."""
+    look_up, port = socket.getaddrinfo, brokers[0].address.port
+
+    def two_addresses(host: str, *args: Any, **more: Any) -> Any:
+        if host != "two.invalid":
+            return look_up(host, *args, **more)
+        return [entry for ip in ("127.0.0.9", "127.0.0.1") for entry in look_up(ip, *args, **more)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", two_addresses)
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.9", port))
+    with ClusterClient([Address("two.invalid", port)], SETTINGS) as client:
+        assert sorted(client.brokers) == [1, 2, 3]
 
 
 @pytest.mark.spec("ADM-5", "ADM-11")

@@ -9,26 +9,23 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic
 
-from kafkatool.core.client.access import BrokerAccess
 from kafkatool.core.errors import LoginRefusedError, RefusedError, TlsError
-from kafkatool.core.model.values import join_ids
-from kafkatool.core.operations.brokers.answers import Answers, ask_brokers
+from kafkatool.core.model.values import TopicPartition, join_ids
+from kafkatool.core.operations.brokers.answers import Answers
 from kafkatool.core.operations.drain.planning import DrainPlan, check_known, held_by, plan_drain
-from kafkatool.core.operations.drain.proof import Proof, look
-from kafkatool.core.operations.reassignment import throttles
+from kafkatool.core.operations.drain.proof import Proof, prove
+from kafkatool.core.operations.drain.requested_throttles import NotAsBefore
+from kafkatool.core.operations.drain.way import Look, Round, S, Terms, Way
 from kafkatool.core.operations.reassignment.events import Ended, Event
 from kafkatool.core.operations.reassignment.following import Progress
-from kafkatool.core.operations.reassignment.replica_sizes import read_sizes
-from kafkatool.core.operations.reassignment.run import Run
+from kafkatool.core.operations.reassignment.replica_sizes import largest
 from kafkatool.core.operations.reassignment.saved_run import RunFiles, RunState
-from kafkatool.core.operations.reassignment.submission import Prepared, prepare
+from kafkatool.core.operations.reassignment.status import Status
 from kafkatool.core.operations.reassignment.throttles import SavedThrottle
 from kafkatool.core.planner.consequences import BrokerConsequences, broker_consequences
 from kafkatool.core.planner.plan_files import Moves, dashed, parse_plan, plan_json, read_text, write_file
-from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
-from kafkatool.core.zookeeper.session import ZooKeeper
 
 ROUNDS: Final = 3
 PROOF_S: Final = 60.0  # for brokers to delete what they hold no more
@@ -47,45 +44,41 @@ class Planned(Event):
 
 @dataclass(frozen=True, slots=True)
 class Proven(Event):
-    """What is left of each broker, and config nodes whose throttle is not as it was; ``drained``: nothing of either."""
+    """What is left of each broker, and of throttles; ``hidden``: why there may be more. ``drained``: nothing of all that."""
 
     proofs: tuple[Proof, ...]
-    throttled: tuple[str, ...]
+    throttles: NotAsBefore
+    hidden: tuple[str, ...]
 
     @property
     def drained(self) -> bool:
-        return all(proof.drained for proof in self.proofs) and not self.throttled
+        return all(proof.drained for proof in self.proofs) and not any(self.throttles) and not self.hidden
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """How replicas are moved: bytes per second and broker (None: unthrottled), and partitions of one batch (0: all)."""
-
-    throttle: int | None
-    batch_partitions: int
-    rack_aware: bool
+class Unproven(Event):
+    """It was cut short where nothing moves, and before it was proven what is left."""
 
 
-class Drain:
-    """The drain of some brokers over one session, by one thread. Its methods work while their events are taken.
+class Drain(Generic[S]):
+    """The drain of some brokers by one way, of one thread. Its methods work while their events are taken.
 
     Whoever takes them calls ``end_early`` if anything cuts them short. ``on_progress`` is told how far a round is.
     """
 
     def __init__(
         self,
-        zk: ZooKeeper,
+        way: Way[S],
         brokers: Sequence[int],
         directory: Path,
         *,
         on_progress: Callable[[Progress], None],
         timeout_s: float | None = None,
-        access: BrokerAccess,
     ) -> None:
-        self._access = access
-        self._zk, self._brokers, self._directory = zk, sorted(set(brokers)), directory
+        self._way, self._brokers, self._directory = way, sorted(set(brokers)), directory
         self._on_progress, self._timeout_s = on_progress, timeout_s
-        self._run: Run | None = None
+        self._round: Round[S] | None = None
+        self._moved = False  # whether a round has ended
         self.plan_file = ""  # that of the round that is worked on
         self._before: dict[tuple[str, str], SavedThrottle] = {}
 
@@ -96,19 +89,31 @@ class Drain:
 
     # --- plan and start ---------------------------------------------------------------------------------------------
 
-    def plan(self, number: int, terms: Terms) -> tuple[Planned, Prepared]:
-        """Plan a round; writes nothing. Raises RefusedError, also where a login that the proof needs is refused."""
-        view = read_cluster(self._zk)
-        for error in self._ask(view).silent.values():
-            if isinstance(error, LoginRefusedError | TlsError):
-                raise RefusedError(f"{error}; nothing was written, as it could not be proven")
-        plan = plan_drain(view, self._brokers, rack_aware=terms.rack_aware)
-        sizes = read_sizes(view.brokers.values(), plan.moves, self._access)
-        rows = broker_consequences(plan.current, plan.proposed, [*plan.targets, *self._brokers], sizes)
-        prepared = prepare(
-            self._zk, plan.moves, throttle=terms.throttle, max_count=terms.batch_partitions, name_of=dashed
+    def plan(self, terms: Terms) -> tuple[Planned, S] | None:
+        """Plan the first round; None: the brokers hold nothing. Writes nothing.
+
+        Raises RefusedError, also where an end could not be proven.
+        """
+        look = self._way.look(None)
+        check_known(look.view, self._brokers)
+        return self._plan(look, 1, terms) if held_by(look.view, self._brokers) else None
+
+    def _plan(self, look: Look, number: int, terms: Terms) -> tuple[Planned, S]:
+        self._check_provable(look)
+        plan = plan_drain(look.view, self._brokers, rack_aware=terms.rack_aware)
+        rows = broker_consequences(
+            plan.current, plan.proposed, [*plan.targets, *self._brokers], _sizes(look.answers, plan.moves)
         )
-        return Planned(number, plan, rows, terms.throttle), prepared
+        return Planned(number, plan, rows, terms.throttle), self._way.prepare(look, plan.moves, terms)
+
+    def _check_provable(self, look: Look) -> None:
+        """Raise RefusedError where it is known before that nobody will tell whether the brokers are empty."""
+        told = [look.answers.told[b] for b in self._brokers if b in look.answers.told]
+        silent = [look.answers.silent[b] for b in self._brokers if b in look.answers.silent]
+        reasons = [str(e) for e in silent if isinstance(e, LoginRefusedError | TlsError)]
+        reasons += [str(error) for answer in told if answer.log_dirs is None for error, _ in answer.refused]
+        for why in (*reasons, *look.hidden):
+            raise RefusedError(f"{why}; nothing was written, as it could not be proven")
 
     def start(self, terms: Terms) -> Iterator[Event]:
         """Empty the brokers. Raises RefusedError, with nothing written: it cannot be done, or was begun before."""
@@ -117,60 +122,67 @@ class Drain:
                 f"{self.files(begun).state} is that of a drain that was not finished",
                 now="--resume goes on, --cancel ends it",
             )
-        check_known(read_cluster(self._zk, states=False), self._brokers)
+        look = self._way.look(None)
+        check_known(look.view, self._brokers)
         for later in range(2, ROUNDS + 1):  # of a drain in former times, which --cancel must not take for this one's
             if (stale := Path(self.files(later).plan)).is_file():
                 stale.replace(stale.with_suffix(".json.old"))
-        yield from self._rounds(1, terms)
+        yield from self._rounds(look, 1, terms)
 
     def resume(self, terms: Terms) -> Iterator[Event]:
         """Go on where a drain ended; ``terms`` are those of a further round. Raises RefusedError: none was cut short."""
         number = self._unfinished()
         if not number:
             raise RefusedError(f"nothing to resume: there is no {self.files(1).state}")
+        self._check_provable(self._way.look(None))
         files = self.files(number)
         with files.alone():
             plan = _read_plan(files)
             state = RunState.read(files.state, plan)
             self._note_before(state.throttles)
-            run = self._of(files, plan)
-            if not (yield from self._followed(run.resume(state, self._access, force=False, timeout_s=self._timeout_s))):
+            work = self._of(files, plan)
+            if not (yield from self._followed(work.resume(state, timeout_s=self._timeout_s))):
                 return
-        yield from self._rounds(number + 1, terms)
+        yield from self._rounds(self._way.look(None), number + 1, terms)
 
-    def _rounds(self, first: int, terms: Terms) -> Iterator[Event]:
+    def _rounds(self, look: Look, first: int, terms: Terms) -> Iterator[Event]:
+        """Move what the brokers hold, round after round, and prove what is left. ``look`` asked all brokers."""
         for number in range(first, ROUNDS + 1):
-            if not held_by(read_cluster(self._zk, states=False), self._brokers):
+            if not held_by(look.view, self._brokers):
                 break
-            planned, prepared = self.plan(number, terms)
+            planned, prepared = self._plan(look, number, terms)
             yield planned
             files = self.files(number)
             write_file(Path(files.plan), plan_json(planned.plan.moves))
             with files.alone():
-                self._note_before(throttles.saved(prepared.throttle_writes))
-                run = self._of(files, planned.plan.moves)
-                if not (yield from self._followed(run.start(prepared, followed=True, timeout_s=self._timeout_s))):
+                self._note_before(prepared.saved)
+                work = self._of(files, planned.plan.moves)
+                if not (yield from self._followed(work.start(prepared, timeout_s=self._timeout_s))):
                     return
-        yield self.prove()
+            look = self._way.look(None)
+        yield self.prove(look)
 
-    def _of(self, files: RunFiles, plan: Moves) -> Run:
+    def _of(self, files: RunFiles, plan: Moves) -> Round[S]:
         self.plan_file = files.plan
-        self._run = Run(self._zk, plan, files, name_of=dashed, on_progress=self._on_progress)
-        return self._run
+        self._round = self._way.round(plan, files, self._on_progress)
+        return self._round
 
     def _followed(self, events: Iterator[Event]) -> Generator[Event, None, bool]:
-        """Yield the events of a run. Return whether it ended with all as planned."""
+        """Yield the events of a round. Return whether it ended with all as planned that is still there."""
         done = False
         for event in events:
             if isinstance(event, Ended):
-                done = event.completed and event.finished
+                gone = all(m.status is Status.COMPLETED or not m.current for m in event.moves)
+                done = self._moved = event.finished and gone
             yield event
         return done
 
     def end_early(self) -> Iterator[Event]:
-        """Leave a round that was cut short in order, as its run does."""
-        if self._run is not None:
-            yield from self._run.end_early()
+        """Leave in order what was cut short: a round as its run does."""
+        if self._unfinished() and self._round is not None:
+            yield from self._round.end_early()
+        elif self._moved:
+            yield Unproven()
 
     def _unfinished(self) -> int:
         """Return the round that has left its state file; 0: none has."""
@@ -182,27 +194,26 @@ class Drain:
 
     # --- prove ------------------------------------------------------------------------------------------------------
 
-    def prove(self) -> Proven:
+    def prove(self, look: Look) -> Proven:
         """Look until nothing is left of the brokers, or for PROOF_S: replicas are deleted after they have left.
 
-        So long a broker is asked again, too, that does not answer: it may be busy with that.
+        So long a broker is asked again, too, that does not answer: it may be busy with that. The first look is taken
+        already.
         """
         deadline = time.monotonic() + PROOF_S
         while True:
-            view = read_cluster(self._zk)
-            answers = self._ask(view)
-            proofs = look(view, self._brokers, answers)
-            proven = Proven(proofs, tuple(throttles.not_restored(self._zk, self._before.values())))
-            untold = {proof.broker for proof in proofs if proof.on_disk is None} - set(answers.silent)
-            settled = all(proof.drained or proof.assigned or proof.broker in untold for proof in proofs)
-            if settled or time.monotonic() >= deadline:
-                return proven
+            asked = None if set(self._brokers).difference(look.view.brokers) else self._brokers
+            proofs = prove(look.view, self._brokers, look.answers)
+            blind = look.blind if asked is None else ()
+            hidden = (*look.hidden, *(f"broker {b} does not tell what is on its disks" for b in blind))
+            untold = {proof.broker for proof in proofs if proof.on_disk is None} - set(look.answers.silent)
+            settled = all(
+                proof.drained or proof.assigned or proof.offline or proof.broker in untold for proof in proofs
+            )
+            if (settled and not blind) or time.monotonic() >= deadline:
+                return Proven(proofs, self._way.find_not_as_before([*self._before.values()]), hidden)
             time.sleep(PAUSE_S)
-
-    def _ask(self, view: ClusterView) -> Answers:
-        """Ask those of the brokers that are live what is on their disks."""
-        asked = [view.brokers[b] for b in self._brokers if b in view.brokers]
-        return ask_brokers(asked, self._access, client_id="kt-drain")
+            look = self._way.look(asked)
 
     # --- cancel -----------------------------------------------------------------------------------------------------
 
@@ -219,19 +230,20 @@ class Drain:
             files = self.files(number)
             plan = _read_plan(files)
             yield from self._of(files, plan).cancel(
-                files.known_way_back(plan, name_of=dashed),
-                self._access,
-                rollback=rollback,
-                timeout_s=self._timeout_s,
-                force=False,
-                preserve_throttles=False,
+                files.known_way_back(plan, name_of=dashed), rollback=rollback, timeout_s=self._timeout_s
             )
 
     def end_cancel(self) -> Iterator[Event]:
         """Tell where things stand when a cancel was cut short."""
-        if self._run is not None:
-            yield from self._run.end_cancel(preserve_throttles=False)
+        if self._round is not None:
+            yield from self._round.end_cancel()
 
 
 def _read_plan(files: RunFiles) -> Moves:
     return parse_plan(read_text(files.plan, sys.stdin), files.plan, name_of=dashed)
+
+
+def _sizes(answers: Answers, moves: Moves) -> dict[TopicPartition, int]:
+    """Return the bytes of the largest replica of each partition that moves, so far as brokers tell."""
+    told = {b: {p: s for d in answer.log_dirs or () for p, s in d.sizes.items()} for b, answer in answers.told.items()}
+    return {p: size for p, size in largest(told).items() if p in moves}

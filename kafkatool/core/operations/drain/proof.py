@@ -12,7 +12,7 @@ from kafkatool.core.zookeeper.cluster_view import ClusterView
 class Proof:
     """What is left of one broker: partitions that name it in AR or ISR, that it leads, that lie on its disks.
 
-    ``on_disk`` None: not told. A ``live`` broker has to tell; a dead one cannot.
+    ``on_disk`` None: not told. A ``live`` broker has to tell; a dead one cannot. ``offline``: directories nobody can read.
     """
 
     broker: int
@@ -21,14 +21,15 @@ class Proof:
     in_sync: tuple[TopicPartition, ...]
     leads: tuple[TopicPartition, ...]
     on_disk: tuple[TopicPartition, ...] | None
+    offline: tuple[str, ...] = ()
 
     @property
     def drained(self) -> bool:
-        told = self.on_disk == () if self.live else True
+        told = (self.on_disk == () and not self.offline) if self.live else True
         return told and not (self.assigned or self.in_sync or self.leads)
 
 
-def look(view: ClusterView, drained: Sequence[int], answers: Answers) -> tuple[Proof, ...]:
+def prove(view: ClusterView, drained: Sequence[int], answers: Answers) -> tuple[Proof, ...]:
     """Return what is left of each of those brokers. Topics being deleted count too: they lie on disks until they go."""
     found = []
     for broker in drained:
@@ -43,6 +44,7 @@ def look(view: ClusterView, drained: Sequence[int], answers: Answers) -> tuple[P
                 in_sync=tuple(sorted(p for p, state in states.items() if broker in state.isr)),
                 leads=tuple(sorted(p for p, state in states.items() if broker == state.leader)),
                 on_disk=None if dirs is None else tuple(sorted({p for d in dirs for p in (*d.sizes, *d.arriving)})),
+                offline=tuple(d.path for d in dirs or () if d.offline),
             )
         )
     return tuple(found)

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafkatool.core.errors import RefusedError, ZooKeeperError
+from kafkatool.core.errors import KafkatoolError, RefusedError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment.copy_progress import ToCopy
 from kafkatool.core.operations.reassignment.status import LeftThrottle, Move, Verification
-from kafkatool.core.operations.reassignment.submission import Prepared
+from kafkatool.core.operations.reassignment.submission import Submission
 
 
 class Event:
@@ -35,7 +35,7 @@ class ThrottleFound(Event):
 class WayBack(Event):
     """``file`` holds the replicas from before; not ``saved``: by an earlier run. ``kept``: where its old content is."""
 
-    prepared: Prepared
+    prepared: Submission
     file: Path
     saved: bool
     kept: Path | None = None
@@ -43,9 +43,9 @@ class WayBack(Event):
 
 @dataclass(frozen=True, slots=True)
 class Started(Event):
-    """The throttles and the first batch are in ZooKeeper."""
+    """The throttles are set, and the first batch is under way."""
 
-    prepared: Prepared
+    prepared: Submission
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,16 @@ class Ended(Event):
 
 @dataclass(frozen=True, slots=True)
 class ThrottleRemoved(Event):
-    """Throttles are as they were, but for ``changed``: config znodes that somebody else wrote meanwhile."""
+    """Throttles are as they were, but for ``changed``: those that somebody else wrote meanwhile, by their names."""
 
     changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleLeft(Event):
+    """The throttles of these brokers are left as they were, since the brokers are down and cannot be asked."""
+
+    brokers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +98,7 @@ class LeftUnfinished(Event):
 
     moving: bool
     throttled: bool
-    unseen: ZooKeeperError | None
+    unseen: KafkatoolError | None
 
 
 @dataclass(frozen=True, slots=True)

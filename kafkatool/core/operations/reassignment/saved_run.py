@@ -15,8 +15,8 @@ from typing import Any, Final, Self, TextIO
 import orjson
 
 from kafkatool.core.errors import KafkatoolError, RefusedError
-from kafkatool.core.operations.reassignment import run_lock, throttles
-from kafkatool.core.operations.reassignment.submission import Prepared
+from kafkatool.core.operations.reassignment import run_lock
+from kafkatool.core.operations.reassignment.submission import Submission
 from kafkatool.core.operations.reassignment.throttles import SavedThrottle
 from kafkatool.core.planner.plan_files import (
     STDIN,
@@ -53,11 +53,10 @@ class RunState:
     cancelled: bool = False  # whoever follows this run sends no further batch (RSN-37X)
 
     @classmethod
-    def of(cls, plan: Moves, prepared: Prepared) -> Self:
+    def of(cls, plan: Moves, prepared: Submission) -> Self:
         """Return the state of a run that begins."""
         batches = tuple(Batch(len(batch)) for batch in prepared.batches)
-        saved = tuple(throttles.saved(prepared.throttle_writes))
-        return cls(plan_hash(plan), prepared.max_bytes, prepared.max_count, batches, saved, prepared.throttled_before)
+        return cls(plan_hash(plan), prepared.max_bytes, prepared.max_count, batches, prepared.saved, prepared.earlier)
 
     @property
     def finished(self) -> int:

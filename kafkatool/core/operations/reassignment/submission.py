@@ -12,6 +12,7 @@ from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.operations.config_writes import ConfigWrite
 from kafkatool.core.operations.reassignment import throttles
 from kafkatool.core.operations.reassignment.status import moved_by_request, replicas_of, running
+from kafkatool.core.operations.reassignment.throttles import SavedThrottle
 from kafkatool.core.planner.plan_files import Moves, PartitionName, bracketed, split_plan
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
 from kafkatool.core.zookeeper.session import Create, Op, SetData, ZooKeeper
@@ -22,20 +23,16 @@ SHOWN_BY_LIST: Final = "kt reassign --list shows what runs; kt waits for it with
 CANCELLED_BY_REQUEST: Final = "such a move is ended by kt reassign --bootstrap-server HOST:PORT --cancel, with its plan"
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A plan that was checked, and everything starting it will write. Nothing is written yet.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A plan that was checked and cut into ``batches``, each begun when the one before has ended. Nothing is written yet.
 
-    ``batches`` are ``moves`` cut into what goes into the znode one after the other (RSN-19X). ``running`` is the
-    reassignment found under way: then only throttle rates may be written (RSN-10).
+    ``throttle`` is bytes per second and broker. The bounds cut the same plan into the same batches again (RSN-20X).
     """
 
     moves: Moves
     batches: tuple[Moves, ...]
     current: Moves
-    running: Moves | None
-    throttle_writes: tuple[ConfigWrite, ...]
-    throttled_before: tuple[str, ...]  # topics with the throttle of another plan
     controller: bool  # whether there is one: else nothing of it is carried out until there is
     throttle: int | None
     max_bytes: int
@@ -50,6 +47,37 @@ class Prepared:
     def way_back(self) -> Moves:
         """Return the current replicas of what is moved."""
         return {p: self.current[p] for p in self.moves}
+
+    @property
+    def saved(self) -> tuple[SavedThrottle, ...]:
+        """Return what throttles are before it is begun, and what it makes of them."""
+        return ()
+
+    @property
+    def earlier(self) -> tuple[str, ...]:
+        """Return the topics that have the throttle of another plan."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared(Submission):
+    """A plan for the znode, and everything starting it will write.
+
+    ``batches`` are what goes into the znode one after the other (RSN-19X). ``running`` is the reassignment found under way:
+    then only throttle rates may be written (RSN-10).
+    """
+
+    running: Moves | None
+    throttle_writes: tuple[ConfigWrite, ...]
+    throttled_before: tuple[str, ...]  # topics with the throttle of another plan
+
+    @property
+    def saved(self) -> tuple[SavedThrottle, ...]:
+        return tuple(throttles.saved(self.throttle_writes))
+
+    @property
+    def earlier(self) -> tuple[str, ...]:
+        return self.throttled_before
 
     @property
     def ops(self) -> list[Op]:
@@ -102,18 +130,17 @@ def prepare(
         writes += throttles.plan_rates(zk, throttles.throttled_brokers(moves, assignments), throttle)
         if view.reassignment is None:
             writes += throttles.plan_replicas(zk, moves, current)
-    has_controller = view.controller_id is not None
     prepared = Prepared(
-        moves,
-        batches,
-        current,
-        view.reassignment,
-        tuple(writes),
-        tuple(throttled_before),
-        has_controller,
-        throttle,
-        max_bytes,
-        max_count,
+        moves=moves,
+        batches=batches,
+        current=current,
+        running=view.reassignment,
+        throttle_writes=tuple(writes),
+        throttled_before=tuple(throttled_before),
+        controller=view.controller_id is not None,
+        throttle=throttle,
+        max_bytes=max_bytes,
+        max_count=max_count,
     )
     zk.check_permitted(prepared.ops)  # several transactions follow: none is made where one would be refused
     return prepared

@@ -57,7 +57,7 @@ def throttled_brokers(moves: Moves, topics: Mapping[str, Mapping[int, Sequence[i
 def plan_removal(zk: ZooKeeper, topics: Iterable[str]) -> list[ConfigWrite]:
     """Plan to take the rates off every broker, registered or not, and the lists off those topics (RSN-13, RSN-24X)."""
     reads = read_configs(zk, [*_broker_entities(zk), *(("topics", t) for t in sorted(set(topics)))])
-    return [read.dropping(_keys(read.entity_type)) for read in reads if _throttle(read.entity_type, read.config)]
+    return [read.dropping(keys_of(read.entity_type)) for read in reads if _throttle(read.entity_type, read.config)]
 
 
 # --- saving and restoring, over the end of a process ------------------------------------------------------------
@@ -145,7 +145,7 @@ def plan_restoration(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> list[
     saved = list(throttles)
     reads = read_configs(zk, [(t.entity_type, t.name) for t in saved])
     return [
-        read.dropping(_keys(read.entity_type)).setting(t.before)
+        read.dropping(keys_of(read.entity_type)).setting(t.before)
         for t, read in zip(saved, reads, strict=True)
         if _throttle(read.entity_type, read.config) != t.before
     ]
@@ -167,7 +167,7 @@ def _replace(
     if found != old and not always:
         return False
     try:
-        read.dropping(_keys(read.entity_type)).setting(new).write(zk)
+        read.dropping(keys_of(read.entity_type)).setting(new).write(zk)
     except (VersionConflictError, NoNodeError):
         return False
     return True
@@ -205,9 +205,10 @@ def _broker_entities(zk: ZooKeeper) -> list[tuple[str, str]]:
     return [("brokers", name) for name in sorted((n for n in names if n.isdecimal()), key=int)]
 
 
-def _keys(entity_type: str) -> tuple[str, str]:
+def keys_of(entity_type: str) -> tuple[str, str]:
+    """Return the keys of a throttle on entities of that type."""
     return RATES if entity_type == "brokers" else REPLICAS
 
 
 def _throttle(entity_type: str, config: Mapping[str, str]) -> dict[str, str]:
-    return {k: config[k] for k in _keys(entity_type) if k in config}
+    return {k: config[k] for k in keys_of(entity_type) if k in config}

@@ -1,7 +1,7 @@
 """Throttles of moves, set and taken off by requests: each broker is asked about itself (ADM-35, ADM-38)."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -52,7 +52,7 @@ class Throttle:
 
     def topic_request(self) -> IncrementalAlterConfigsRequest:
         """Make the request that sets the lists."""
-        return _request(
+        return config_request(
             (TOPIC, topic, [(REPLICAS[0], leaders), (REPLICAS[1], followers)])
             for topic, (leaders, followers) in self.lists.items()
         )
@@ -60,7 +60,7 @@ class Throttle:
 
 def broker_request(broker: int, rates: Mapping[str, int]) -> IncrementalAlterConfigsRequest:
     """Make the request that sets rates on a broker."""
-    return _request([(BROKER, str(broker), [(key, str(rate)) for key, rate in rates.items()])])
+    return config_request([(BROKER, str(broker), [(key, str(rate)) for key, rate in rates.items()])])
 
 
 Change = tuple[int | None, IncrementalAlterConfigsRequest]
@@ -101,10 +101,10 @@ def find(client: ClusterClient, topics: Iterable[str], plan_topics: Iterable[str
     own = set(plan_topics)
     brokers = {}
     for broker in client.brokers:
-        entries = _read(client, [(BROKER, str(broker))], [*RATES, LOG_DIR_RATE], broker).get(str(broker), {})
+        entries = read_configs(client, [(BROKER, str(broker))], [*RATES, LOG_DIR_RATE], broker).get(str(broker), {})
         if keys := [key for key, (_, source) in entries.items() if source == OF_BROKER]:
             brokers[broker] = keys
-    found = _read(client, [(TOPIC, t) for t in topics], list(REPLICAS))
+    found = read_configs(client, [(TOPIC, t) for t in topics], list(REPLICAS))
     lists = {
         topic: [
             key
@@ -125,11 +125,11 @@ def with_own(client: ClusterClient, found: Set, own: Throttle) -> Set:
 def removal_requests(found: Set) -> list[Change]:
     """Make the requests that delete just those keys."""
     changes: list[Change] = [
-        (broker, _request([(BROKER, str(broker), [(key, None) for key in keys])]))
+        (broker, config_request([(BROKER, str(broker), [(key, None) for key in keys])]))
         for broker, keys in found.brokers.items()
     ]
     if found.topics:
-        lists = _request((TOPIC, t, [(key, None) for key in keys]) for t, keys in found.topics.items())
+        lists = config_request((TOPIC, t, [(key, None) for key in keys]) for t, keys in found.topics.items())
         changes.append((None, lists))
     return changes
 
@@ -139,9 +139,10 @@ def remove(client: ClusterClient, found: Set) -> None:
     carry_out(client, removal_requests(found))
 
 
-def _request(
-    changes: Iterable[tuple[int, str, list[tuple[str, str]] | list[tuple[str, None]]]],
+def config_request(
+    changes: Iterable[tuple[int, str, Sequence[tuple[str, str | None]]]],
 ) -> IncrementalAlterConfigsRequest:
+    """Make the request that sets keys of those resources, or deletes them where the value is None."""
     return IncrementalAlterConfigsRequest(
         resources=[
             IncrementalAlterConfigsResource(
@@ -165,9 +166,18 @@ def _alter(client: ClusterClient, request: IncrementalAlterConfigsRequest, broke
             raise client.refusal(api, result.error_code, result.error_message, resource=result.resource_name)
 
 
-def _read(
-    client: ClusterClient, resources: list[tuple[int, str]], keys: list[str], broker: int | None = None
+def read_configs(
+    client: ClusterClient,
+    resources: list[tuple[int, str]],
+    keys: list[str],
+    broker: int | None = None,
+    *,
+    needed: bool = False,
 ) -> dict[str, dict[str, tuple[str | None, int]]]:
+    """Read the values of those keys with their sources, by resource; ``broker`` is asked, None: any.
+
+    What may not be read is left out and noted, or raises NotPermittedError where it is ``needed``.
+    """
     if not resources:
         return {}
     request = DescribeConfigsRequest(
@@ -181,6 +191,8 @@ def _read(
     for r in answer.results:
         error = client.refusal(api, r.error_code, resource=r.resource_name)
         if isinstance(error, NotPermittedError):
+            if needed:
+                raise error
             client.unseen.note(error, "throttles that are set there are not known", only_maybe=True)
     return {
         r.resource_name: {c.name: (c.value, c.config_source) for c in r.configs}
@@ -197,5 +209,5 @@ def rate_set(client: ClusterClient) -> int | None:
 
 def rates_of(client: ClusterClient, broker: int) -> list[str]:
     """Return the rates that are set on a broker that is up. Raises BrokerUnreachableError."""
-    entries = _read(client, [(BROKER, str(broker))], list(RATES), broker).get(str(broker), {})
+    entries = read_configs(client, [(BROKER, str(broker))], list(RATES), broker).get(str(broker), {})
     return [value for value, source in entries.values() if source == OF_BROKER and value is not None]

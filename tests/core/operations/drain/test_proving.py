@@ -7,9 +7,11 @@ import pytest
 from kafkatool.core.client.access import PLAINTEXT_ACCESS
 from kafkatool.core.errors import LoginRefusedError, RefusedError
 from kafkatool.core.operations.brokers.answers import Answers
-from kafkatool.core.operations.drain import drain as drains
-from kafkatool.core.operations.drain.drain import Drain, Terms
+from kafkatool.core.operations.drain import way as ways
+from kafkatool.core.operations.drain.by_znode import ByZnode
+from kafkatool.core.operations.drain.drain import Drain
 from kafkatool.core.operations.drain.proof import Proof
+from kafkatool.core.operations.drain.way import Terms
 from kafkatool.core.protocol.messages import describe_log_dirs
 from kafkatool.core.protocol.messages.api_versions import ApiVersionsResponseKey
 from kafkatool.core.zookeeper.session import ZooKeeper
@@ -37,8 +39,8 @@ def test_a_broker_that_does_not_answer_at_first_is_asked_again(
     try:
         zk.create(BrokersZnode.PATH, make_parents=True)
         register(zk, 1, broker.port)
-        drain = Drain(zk, [1], tmp_path, on_progress=lambda _: None, access=PLAINTEXT_ACCESS)
-        (proof,) = drain.prove().proofs
+        way = ByZnode(zk, PLAINTEXT_ACCESS)
+        (proof,) = Drain(way, [1], tmp_path, on_progress=lambda _: None).prove(way.look([1])).proofs
     finally:
         broker.close()
     assert proof == Proof(1, live=True, assigned=(), in_sync=(), leads=(), on_disk=on_disk)
@@ -51,10 +53,10 @@ def test_a_login_that_the_proof_needs_and_that_is_refused_is_told_before_anythin
 ) -> None:
     nodes.make_cluster(zk, brokers=(1, 2, 3), topics={"t": {0: (1, 2)}})
     refused = LoginRefusedError("h:1", "refused the login of alice (SASL PLAIN): wrong password")
-    monkeypatch.setattr(drains, "ask_brokers", lambda *_, **__: Answers({}, {1: refused}))
-    drain = Drain(zk, [1], tmp_path, on_progress=lambda _: None, access=PLAINTEXT_ACCESS)
+    monkeypatch.setattr(ways, "ask_brokers", lambda *_, **__: Answers({}, {1: refused}))
+    drain = Drain(ByZnode(zk, PLAINTEXT_ACCESS), [1], tmp_path, on_progress=lambda _: None)
     with pytest.raises(RefusedError, match=r"wrong password.*; nothing was written"):
-        drain.plan(1, Terms(None, 0, rack_aware=True))
+        drain.plan(Terms(None, 0, rack_aware=True))
     with pytest.raises(RefusedError, match=r"wrong password.*; nothing was written"):
         list(drain.start(Terms(None, 0, rack_aware=True)))
     assert zk.get(ReassignmentZnode.PATH) is None and list(tmp_path.iterdir()) == []

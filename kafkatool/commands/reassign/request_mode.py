@@ -1,0 +1,160 @@
+"""What the modes of ``kt reassign --bootstrap-server`` share: the client, the plan, waiting for it, throttles at its end."""
+
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from kafkatool.commands.reassign.modes import RATE, RATE_MEANS, Mode, PlanMode
+from kafkatool.commands.reassign.rows import COLUMNS
+from kafkatool.commands.shared.bootstrap import connect_brokers
+from kafkatool.commands.shared.output import Answer
+from kafkatool.commands.shared.run_progress import RunProgressLine, awaited_line
+from kafkatool.core.errors import BrokerAnswerError, RefusedError, UsageError
+from kafkatool.core.model.values import TopicPartition, in_number, join_ids
+from kafkatool.core.operations.reassignment import following_by_request as following
+from kafkatool.core.operations.reassignment.events import Following
+from kafkatool.core.operations.requests import log_dirs, throttles
+from kafkatool.core.operations.requests.moving import read_moves
+from kafkatool.core.operations.requests.throttles import Throttle
+from kafkatool.core.operations.requests.topics import read_topics
+from kafkatool.core.planner.plan_files import STDIN, LogDirs, Moves, dashed, parse_log_dirs, parse_plan, read_text
+
+if TYPE_CHECKING:
+    from kafkatool.core.client.cluster import ClusterClient
+
+
+class RequestMode(Mode):
+    """What the modes share that ask brokers."""
+
+    __slots__ = ()
+
+    def client(self) -> "AbstractContextManager[ClusterClient]":
+        """Connect to the brokers for this command."""
+        assert self.bootstrap is not None
+        return connect_brokers(self.bootstrap, cluster_id=self.cluster_id)
+
+
+class RequestPlanMode(RequestMode, PlanMode):
+    """What the modes share that work on a plan."""
+
+    __slots__ = ()
+
+    def read_plan(self) -> Moves:
+        """Read the plan. Raises RefusedError with the words of Kafka's tool (ADM-39)."""
+        return self.read_plan_and_log_dirs()[0]
+
+    def read_plan_and_log_dirs(self) -> tuple[Moves, LogDirs]:
+        """Read the plan, and the log directories that it names. Raises RefusedError as ``read_plan``."""
+        source = self.reassignment_json_file
+        try:
+            text = read_text(source, sys.stdin)
+        except UsageError as e:
+            raise RefusedError(f"Unable to read file {source}") from e
+        try:
+            name = "stdin" if source == STDIN else source
+            return parse_plan(text, name, name_of=dashed, with_log_dirs=True), parse_log_dirs(text, name)
+        except UsageError as e:
+            raise RefusedError(str(e)) from e
+        except RefusedError as e:
+            if str(e) == "Partition reassignment data file is empty":
+                raise RefusedError("Partition reassignment list cannot be empty", now=e.now) from e
+            raise
+
+    def finish(
+        self, client: "ClusterClient", plan: Moves, *, preserve_throttles: bool, own: Throttle | None = None
+    ) -> None:
+        """Take throttles off if nothing of the cluster moves any more, only where some are set (ADM-38).
+
+        ``own``: what this run has set.
+        """
+        if preserve_throttles:
+            return
+        if moving := read_moves(client):
+            if set(moving).difference(plan):
+                self.out.note(
+                    "other partitions are being moved: the throttle stays; --verify takes it off when they are"
+                )
+            return
+        found = self.found_throttles(client, plan)
+        if own is not None:
+            found = throttles.with_own(client, found, own)
+        if found.brokers:
+            plural = "s" * (len(found.brokers) > 1)
+            self.out.line(f"Clearing broker-level throttles on broker{plural} {join_ids(found.brokers)}")
+        if found.topics:
+            plural = "s" * (len(found.topics) > 1)
+            self.out.line(f"Clearing topic-level throttles on topic{plural} {','.join(found.topics)}")
+        throttles.remove(client, found)
+        if found.topics and (down := sorted({b for r in plan.values() for b in r} - set(client.brokers))):
+            self.out.note(
+                f"broker {join_ids(down)} cannot be asked, being down: a throttle may be left there when it returns"
+            )
+
+    def found_throttles(self, client: "ClusterClient", plan: Moves) -> throttles.Set:
+        """Read which throttles are set that are the plan's, or those of moves."""
+        return throttles.find(client, read_topics(client), {p.topic for p in plan})
+
+    def await_end(
+        self,
+        client: "ClusterClient",
+        plan: Iterable[TopicPartition],
+        timeout_s: float | None,
+        *,
+        way_on: str = "--verify --wait",
+    ) -> bool:
+        """Wait until nothing of the plan moves; False: the time was up first. Cut short, it says what to type."""
+        wanted = list(plan)
+        line = RunProgressLine(self.out.note)
+        try:
+            line.begin(Following(following.read_copying(client, wanted)))
+            waited = following.wait(client, wanted, timeout_s=timeout_s, on_progress=line.show)
+        except KeyboardInterrupt:
+            line.end()
+            self._note_ways_on(way_on)
+            raise
+        finally:
+            line.end()
+        if not waited.ended:
+            if waited.awaited:
+                self.out.note(awaited_line(waited.awaited))
+            self._note_ways_on(way_on)
+        return waited.ended
+
+    def await_log_dirs(self, client: "ClusterClient", wanted: LogDirs, timeout_s: float | None) -> bool:
+        """Wait until none of those replicas is on its way to a log directory; False: the time was up first."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while moving := [one for one in log_dirs.find(client, wanted) if one.state.is_moving]:
+            if deadline is not None and time.monotonic() >= deadline:
+                replicas = in_number(len(moving), "replica is", "replicas are")
+                self.out.note(f"{replicas} on the way to another log directory: that goes on")
+                return False
+            time.sleep(following.FIRST_POLL_S)
+            client.begin_anew()
+        return True
+
+    def _note_ways_on(self, mode: str) -> None:
+        """Say what goes on without this command, and what to type: ``mode`` to wait on, and the others (RSN-23X)."""
+        self.out.note("what moves goes on without kt; a throttle stays")
+        ways = [(mode, "wait on; takes the throttle off when nothing moves any more")]
+        if "--rollback" not in mode:  # else it is on its way back already
+            cancel = self.cancelling(rollback=False)
+            if "--cancel" not in mode:
+                ways += [("--verify", "look"), (cancel, "send back what is under way")]
+            if self.files.rollback.is_file():
+                ways.append((self.cancelling(rollback=True), "send back what has ended, too"))
+            if "--cancel" not in mode:
+                ways.append((f"--execute --additional --throttle {RATE}", f"another throttle; {RATE}: {RATE_MEANS}"))
+        for flags, what in ways:
+            self.out.note(f"{self.command(flags)}  # {what}")
+
+    def show_refusals(self, head: str, refused: Mapping[TopicPartition, BrokerAnswerError]) -> None:
+        """Tell what the controller refused, and why."""
+        self.out.line(head)
+        self.out.lines(f"{partition}: {error}" for partition, error in sorted(refused.items()))
+
+    def show_items(self, items: Sequence[dict[str, Any]], cluster_id: str | None, errors: Sequence[Any] = ()) -> None:
+        """Show the answer in the forms other than text, which was printed as things happened."""
+        if not self.out.is_text:
+            self.out.show(Answer((), items, COLUMNS, cluster_id, errors))

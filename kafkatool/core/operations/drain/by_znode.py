@@ -1,0 +1,63 @@
+"""A drain by the cluster's nodes in ZooKeeper; brokers are asked what is on their disks, which only they know."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from kafkatool.core.client.access import BrokerAccess
+from kafkatool.core.operations.drain.requested_throttles import NotAsBefore
+from kafkatool.core.operations.drain.way import Look, Terms, ask
+from kafkatool.core.operations.reassignment import throttles
+from kafkatool.core.operations.reassignment.events import Event
+from kafkatool.core.operations.reassignment.following import Progress
+from kafkatool.core.operations.reassignment.run import Run
+from kafkatool.core.operations.reassignment.saved_run import RunFiles, RunState
+from kafkatool.core.operations.reassignment.submission import Prepared, prepare
+from kafkatool.core.operations.reassignment.throttles import SavedThrottle
+from kafkatool.core.planner.plan_files import Moves, dashed
+from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
+
+
+class ByZnode:
+    """The way over one session; brokers are reached by ``access``."""
+
+    def __init__(self, zk: ZooKeeper, access: BrokerAccess) -> None:
+        self._zk, self._access = zk, access
+
+    def look(self, asked: Collection[int] | None) -> Look:
+        """Read the whole cluster. Raises RefusedError: no broker could be asked, so that an end could not be proven."""
+        view = read_cluster(self._zk)
+        self._access.check(view.brokers.values())
+        return Look(view, ask(view, asked, self._access))
+
+    def prepare(self, look: Look, moves: Moves, terms: Terms) -> Prepared:
+        return prepare(self._zk, moves, throttle=terms.throttle, max_count=terms.batch_partitions, name_of=dashed)
+
+    def round(self, plan: Moves, files: RunFiles, on_progress: Callable[[Progress], None]) -> "ZnodeRound":
+        return ZnodeRound(Run(self._zk, plan, files, name_of=dashed, on_progress=on_progress), self._access)
+
+    def find_not_as_before(self, saved: Sequence[SavedThrottle]) -> NotAsBefore:
+        return NotAsBefore(tuple(throttles.not_restored(self._zk, saved)))
+
+
+class ZnodeRound:
+    """A round that is a run of `reassignment`."""
+
+    def __init__(self, run: Run, access: BrokerAccess) -> None:
+        self._run, self._access = run, access
+
+    def start(self, prepared: Prepared, *, timeout_s: float | None) -> Iterator[Event]:
+        return self._run.start(prepared, followed=True, timeout_s=timeout_s)
+
+    def resume(self, state: RunState, *, timeout_s: float | None) -> Iterator[Event]:
+        return self._run.resume(state, self._access, force=False, timeout_s=timeout_s)
+
+    def end_early(self) -> Iterator[Event]:
+        return self._run.end_early()
+
+    def cancel(self, origin: Moves, *, rollback: bool, timeout_s: float | None) -> Iterator[Event]:
+        return self._run.cancel(
+            origin, self._access, rollback=rollback, timeout_s=timeout_s, force=False, preserve_throttles=False
+        )
+
+    def end_cancel(self) -> Iterator[Event]:
+        return self._run.end_cancel(preserve_throttles=False)

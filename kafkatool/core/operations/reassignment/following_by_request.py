@@ -1,0 +1,108 @@
+"""Waiting for moves that the controller carries out, and what became of them (ADM-36, ADM-43)."""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from kafkatool.core.client.cluster import ClusterClient
+from kafkatool.core.errors import BrokerUnreachableError
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.operations.reassignment import following, hindrances_by_request
+from kafkatool.core.operations.reassignment.copy_progress import Replica, ToCopy
+from kafkatool.core.operations.reassignment.following import Progress
+from kafkatool.core.operations.reassignment.hindrances import NOTHING
+from kafkatool.core.operations.reassignment.status import Move, Status
+from kafkatool.core.operations.requests.moving import Moving, read_moves
+from kafkatool.core.operations.requests.reassignments import replicas_in
+from kafkatool.core.operations.requests.topics import read_topics
+
+FIRST_POLL_S: Final = 1.0
+MAX_POLL_S: Final = 5.0
+SETTLE_S: Final = 10.0
+SETTLE_PAUSE_S: Final = 0.2
+
+Targets = Mapping[TopicPartition, tuple[int, ...]]
+
+
+class Waited(NamedTuple):
+    """Whether it ``ended``, or the time was up first; ``awaited`` are the brokers that it then waits for, being down."""
+
+    ended: bool
+    awaited: tuple[int, ...] = ()
+
+
+def read_copying(client: ClusterClient, partitions: Iterable[TopicPartition]) -> ToCopy:
+    """Read which replicas moves have still to copy, and ask for the brokers that hold them."""
+    client.begin_anew()
+    moving = read_moves(client, partitions, needed=True)
+    return ToCopy(frozenset(Replica(p, b) for p, m in moving.items() for b in m.adding), dict(client.brokers))
+
+
+def wait(
+    client: ClusterClient,
+    partitions: Collection[TopicPartition],
+    *,
+    timeout_s: float | None,
+    on_progress: Callable[[Progress], None],
+    interrupted: Callable[[], bool] = lambda: False,
+) -> Waited:
+    """Wait until none of those partitions moves, or the time is up; what moves goes on then.
+
+    ``interrupted`` is asked before each look, and ends the wait as the time does.
+    """
+    begun = time.monotonic()
+    deadline = None if timeout_s is None else begun + timeout_s
+    pause_s, before = FIRST_POLL_S, -1
+    moved_s, looked_s, found = begun, begun, NOTHING
+    while not interrupted():
+        client.begin_anew()
+        moving = read_moves(client, partitions, needed=True)
+        left = frozenset(moving)
+        now = time.monotonic()
+        if len(left) != before:
+            moved_s, looked_s, found = now, now, NOTHING
+        elif now - looked_s >= following.LOOK_S:  # it stands still: what is in the way?
+            looked_s, found = now, hindrances_by_request.find(client, moving)
+        found = found._replace(awaited=hindrances_by_request.find_awaited(client, moving))
+        counts = (len(partitions) - len(left), len(partitions), 0, 0, now - begun)
+        on_progress(Progress(*counts, left=left, still_s=now - moved_s, hindrances=found))
+        if not left:
+            return Waited(ended=True)
+        pause_s = FIRST_POLL_S if len(left) != before else min(pause_s * 1.5, MAX_POLL_S)
+        before = len(left)
+        if deadline is not None:
+            pause_s = min(pause_s, deadline - time.monotonic())
+            if pause_s <= 0:
+                break
+        time.sleep(pause_s)
+        with suppress(BrokerUnreachableError):  # who is up is told again at the next look
+            client.begin_anew()
+            client.refresh()
+    return Waited(False, found.awaited)
+
+
+def compare(client: ClusterClient, plan: Targets, moving: Mapping[TopicPartition, Moving] | None = None) -> list[Move]:
+    """Compare a plan with the cluster; ``moving`` is what was listed of it just now, None: it is listed."""
+    moving = read_moves(client, plan, needed=True) if moving is None else moving
+    current = replicas_in(read_topics(client, sorted({p.topic for p in plan})), plan)
+    return [Move(p, current.get(p, ()), to, _status(p, to, current, moving)) for p, to in sorted(plan.items())]
+
+
+def compare_settled(client: ClusterClient, plan: Targets) -> list[Move]:
+    """Compare what has ended: brokers learn of that a while after the controller has forgotten the move."""
+    deadline = time.monotonic() + SETTLE_S
+    while True:
+        client.begin_anew()
+        found = compare(client, plan)
+        if all(m.status is Status.COMPLETED for m in found) or time.monotonic() >= deadline:
+            return found
+        time.sleep(SETTLE_PAUSE_S)
+
+
+def _status(
+    partition: TopicPartition, target: tuple[int, ...], current: Targets, moving: Mapping[TopicPartition, Moving]
+) -> Status:
+    if partition in moving:
+        return Status.IN_PROGRESS
+    return Status.COMPLETED if current.get(partition) == target else Status.FAILED

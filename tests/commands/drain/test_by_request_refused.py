@@ -1,0 +1,205 @@
+"""kt drain by requests with something in the way: brokers that may not tell, a dying target, a controller that refuses."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kafkatool.commands.main import kt
+from kafkatool.core.operations.drain import drain as drains
+from kafkatool.core.operations.reassignment import following_by_request as following
+from kafkatool.core.protocol.messages import alter_partition_reassignments as altering
+from kafkatool.core.protocol.messages import describe_log_dirs, incremental_alter_configs, metadata
+from kafkatool.core.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from tests.commands.reassign.memory_cluster import Cluster, cluster_of_four
+
+pytestmark = [pytest.mark.spec("ADM-106"), pytest.mark.usefixtures("unhurried")]
+REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+class Disks:
+    """What lies on the brokers' disks: the replicas of ``t``, and what a test puts there."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.more: dict[int, list[str]] = {}
+        self.offline: set[int] = set()
+        self.not_told: set[int] = set()
+        self.topics: dict[str, int] = {}
+        """Topics that metadata is asked for by their name -> the error that it answers."""
+        asked = cluster.brokers[0].answers[metadata.API.key]
+        for broker in cluster.brokers:
+            broker.answers[describe_log_dirs.API.key] = self._telling(broker.id)
+            broker.answers[metadata.API.key] = self._refusing(asked)
+
+    def _telling(self, broker: int) -> Callable[[Any], object]:
+        def tell(_: Any) -> object:
+            here = [p for p, replicas in self.cluster.replicas.items() if broker in replicas]
+            topics = [DescribeLogDirsTopic(topic="t", partitions=[_replica(p) for p in here])] if here else []
+            topics += [DescribeLogDirsTopic(topic=t, partitions=[_replica(0)]) for t in self.more.get(broker, ())]
+            results = [] if broker in self.not_told else [DescribeLogDirsResult(log_dir="/d", topics=topics)]
+            if broker in self.offline:
+                results.append(DescribeLogDirsResult(log_dir="/e", error_code=ErrorCode.KAFKA_STORAGE_ERROR, topics=[]))
+            return describe_log_dirs.DescribeLogDirsResponse(results=results)
+
+        return tell
+
+    def _refusing(self, told: Callable[[Any], object]) -> Callable[[Any], object]:
+        def tell(request: metadata.MetadataRequest) -> object:
+            answer = told(request)
+            assert isinstance(answer, metadata.MetadataResponse)
+            for name in (t.topic or "" for t in request.topics or ()):
+                code = next((code for part, code in self.topics.items() if part in name), None)
+                if code is not None:
+                    answer.topics.append(metadata.MetadataResponseTopic(error_code=code, topic=name, partitions=[]))
+            return answer
+
+        return tell
+
+
+def _replica(partition: int) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(partition=partition, partition_size=1, offset_lag=0, is_future_key=False)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(following, "FIRST_POLL_S", 0.05)
+    monkeypatch.setattr(following, "SETTLE_S", 0.0)
+    with cluster_of_four() as running:
+        yield running
+
+
+@pytest.fixture
+def disks(cluster: Cluster) -> Disks:
+    return Disks(cluster)
+
+
+def run(cluster: Cluster, *args: object) -> Result:
+    flags = ["--bootstrap-server", str(cluster.brokers[0].address)]
+    return CliRunner().invoke(kt, ["drain", *map(str, args), *flags])
+
+
+def written(cluster: Cluster) -> bool:
+    return bool(cluster.asked(altering.API.name) or cluster.asked(incremental_alter_configs.API.name))
+
+
+@pytest.mark.spec("ADM-109", "SEC-40")
+@pytest.mark.parametrize("flags", ["--dry-run", "", "--resume"])
+@pytest.mark.parametrize("hidden", ["disk", "topics", "a topic"])
+def test_where_brokers_may_hide_something_nothing_is_begun(
+    cluster: Cluster, disks: Disks, hidden: str, flags: str
+) -> None:
+    cluster.ends_at_once = True
+    if flags == "--resume":  # it could be proven when it was begun
+        Path("drain-1.state.json").write_text("{}")
+    if hidden == "disk":
+        disks.not_told = {1}
+        why = "not permitted: Describe on cluster (broker 1 as User:ANONYMOUS)"
+    elif hidden == "topics":
+        disks.topics = {"kt-asks-whether": REFUSED}
+        why = "topics that may not be described are left out"
+    else:
+        disks.more, disks.topics = {2: ["secret"]}, {"secret": REFUSED}
+        why = "Describe on topic secret"
+    found = run(cluster, 1, "--no-throttle", *flags.split())
+    assert found.exit_code == 1, found.output
+    assert why in found.stdout and "nothing was written, as it could not be proven" in found.stdout
+    assert not written(cluster)
+    assert {path.name for path in Path().iterdir()} <= {"drain-1.state.json"}
+
+
+@pytest.mark.spec("ADM-109", "SEC-40")
+def test_what_brokers_may_hide_only_since_it_began_keeps_the_proof_from_holding(
+    cluster: Cluster, disks: Disks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.ends_at_once = True
+    monkeypatch.setattr(drains, "PROOF_S", 0.0)
+    disks.more = {2: ["deleted"]}
+    disks.topics = {"deleted": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}  # on a disk, and nobody's secret
+    assert run(cluster, 1, "--no-throttle").exit_code == 0
+    disks.more = {1: ["secret"]}
+    disks.topics = {"secret": REFUSED}
+    found = run(cluster, 1, "--no-throttle", "--output", "json")
+    assert found.exit_code == 1 and '"on_disk":["secret-0"]' in found.stdout and "topic secret" in found.stdout
+    disks.more, disks.topics = {}, {"kt-asks-whether": REFUSED}
+    found = run(cluster, 1, "--no-throttle")
+    assert found.exit_code == 1 and "not proven: not permitted: Describe on every topic" in found.stdout
+    disks.topics, disks.not_told = {}, {1}
+    found = run(cluster, 1, "--no-throttle")
+    assert found.exit_code == 1 and "it does not tell what is on its disks" in found.stdout
+    disks.not_told, disks.offline = set(), {1}
+    found = run(cluster, 1, "--no-throttle")
+    assert found.exit_code == 1 and "its directory /e is offline: what is there cannot be told" in found.stdout
+    disks.offline = set()
+    found = run(cluster, 1, "--no-throttle")
+    assert found.exit_code == 0 and "broker 1: drained" in found.stdout
+
+
+@pytest.mark.spec("ADM-109")
+def test_a_dead_broker_is_proven_empty_only_where_all_others_tell_their_disks(
+    cluster: Cluster, disks: Disks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drains, "PROOF_S", 0.0)
+    cluster.replicas = {0: [2, 4]}
+    cluster.ends_at_once = True
+    dead = cluster.brokers.pop()
+    dead.close()
+    disks.not_told = {3}
+    found = run(cluster, 4, "--no-throttle")
+    assert found.exit_code == 1 and "not proven: broker 3 does not tell what is on its disks" in found.stdout
+    cluster.replicas = {0: [2, 4]}
+    disks.not_told = set()
+    found = run(cluster, 4, "--no-throttle")
+    assert found.exit_code == 0 and "it is dead" in found.stdout, found.output
+
+
+def test_a_target_that_dies_is_named_and_a_cancel_ends_it(cluster: Cluster, disks: Disks) -> None:
+    cluster.configs[4, "2"] = {"leader.replication.throttled.rate": "77"}
+    held = run(cluster, 1, "--throttle", 5_000_000, "--timeout", 0.2)
+    assert held.exit_code == 1, held.output
+    assert cluster.moving and "not finished in time" in held.stderr
+    dead = cluster.brokers.pop(2)
+    dead.close()
+    again = run(cluster, 1, "--resume", "--timeout", 0.2)
+    assert again.exit_code == 1, again.output
+    assert "what is in progress waits for brokers that are not registered: 3; start them" in again.stderr
+    ways_on = [line for line in again.stderr.splitlines() if line.startswith("kt drain 1 ")]
+    assert len(ways_on) == 2 and " --resume  #" in ways_on[0] and " --cancel  #" in ways_on[1]
+    cancelled = run(cluster, 1, "--cancel")
+    assert cancelled.exit_code == 0, cancelled.output
+    assert not cluster.moving and cluster.replicas == {0: [1, 2], 1: [2, 1], 2: [1, 2]}
+    assert "broker 3 cannot be asked, being down: a throttle may be left there" in cancelled.stderr
+    assert cluster.configs[4, "2"] == {"leader.replication.throttled.rate": "77"}, "as it was"
+    assert cluster.configs[2, "t"] == {} == cluster.configs[4, "1"] == cluster.configs[4, "4"]
+    assert not Path("drain-1.state.json").exists()
+
+
+def test_what_the_controller_refuses_leaves_no_throttle_and_no_run(cluster: Cluster, disks: Disks) -> None:
+    cluster.refusals = dict.fromkeys((0, 1, 2), (ErrorCode.POLICY_VIOLATION, "not today"))
+    found = run(cluster, 1, "--throttle", 5_000_000)
+    assert found.exit_code == 1
+    assert "the controller refuses 3 of 3 partitions: t-0: not today" in found.stdout, found.output
+    assert not any(cluster.configs.values())
+    assert not Path("drain-1.state.json").exists()
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_no_failure(cluster: Cluster, disks: Disks) -> None:
+    cluster.ends_at_once = True
+    alter = cluster.brokers[0].answers[altering.API.key]
+
+    def deleted(request: Any) -> object:
+        cluster.replicas.pop(0, None)
+        cluster.refusals = {0: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "gone")}
+        return alter(request)
+
+    cluster.brokers[0].answers[altering.API.key] = deleted
+    found = run(cluster, 1, "--no-throttle")
+    assert found.exit_code == 0 and "broker 1: drained" in found.stdout, found.output
