@@ -11,12 +11,15 @@ from kafkatool.broker.handlers.error_reply import code_of, error_reply
 from kafkatool.broker.network.connection import Connection
 from kafkatool.broker.network.request_channel import Request
 from kafkatool.core.errors import KafkatoolError, ProtocolError
+from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.frames import RequestHeader, decode_header, decode_request
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
 _START = struct.Struct(">hhi")  # api_key, api_version, correlation_id: the same in every header version
+_ANY = Api(-1, "any", 0, 0, object, object)  # a header is read so far as all versions have it
+_LONGEST_TOLD = 100  # characters of a client's id
 
 
 class Dispatcher:
@@ -34,11 +37,11 @@ class Dispatcher:
             log.warning("closing %s: a request of %d bytes has no header", connection, len(frame))
             connection.end()
             return
-        key, version, correlation_id = _START.unpack_from(frame)
+        key, version, _ = _START.unpack_from(frame)
         served = self._served.get(key)
         first, last = served.versions if served is not None else (0, -1)
         if served is None or not first <= version <= last:
-            self._refuse(connection, served, key, version, correlation_id)
+            self._refuse(connection, served, frame)
             return
         try:
             header, offset = decode_header(served.api, frame)
@@ -73,9 +76,8 @@ class Dispatcher:
             if not call.answered:
                 _reply_code(call, served, message, code_of(e))
 
-    def _refuse(
-        self, connection: Connection, served: Served | None, key: int, version: int, correlation_id: int
-    ) -> None:
+    def _refuse(self, connection: Connection, served: Served | None, frame: bytearray) -> None:
+        key, version, correlation_id = _START.unpack_from(frame)
         too_new = served if served is not None and version > served.versions[1] else None
         if too_new is not None and too_new.answer_newer is not None:
             header = RequestHeader(key, 0, correlation_id, None)
@@ -92,8 +94,21 @@ class Dispatcher:
                     version,
                 )
         else:
-            log.warning("closing %s: request %d in version %d is not served", connection, key, version)
+            # A client that asks for the versions first sends none of these: this line is all that its owner learns.
+            asked = f"request {key}" if served is None else served.api.name
+            known = "" if served is None else ", versions {} to {} are".format(*served.versions)
+            whose = _client_id(frame)
+            log.warning("closing %s: %s in version %d%s is not served%s", connection, asked, version, whose, known)
         connection.end()
+
+
+def _client_id(frame: bytearray) -> str:
+    """Say whose request it is, where the header can be read: a client's id stands in the same place in every version."""
+    try:
+        client_id = decode_header(_ANY, frame)[0].client_id
+    except ProtocolError:
+        return ""
+    return f" from client {client_id[:_LONGEST_TOLD]!a}" if client_id else ""
 
 
 def _why_no_broker(broker_id: int, call: Call) -> str:

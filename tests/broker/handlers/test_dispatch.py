@@ -80,6 +80,27 @@ def test_what_cannot_be_understood_is_logged_and_closes_the_connection_without_r
     assert told.startswith("closing 127.0.0.1:")
 
 
+@pytest.mark.spec("BRK-10")
+@pytest.mark.parametrize(
+    ("key", "version", "client", "told"),
+    [
+        (12, 4, "orders", "Heartbeat in version 4 from client 'orders' is not served, versions 0 to 3 are"),
+        (12, -1, "", "Heartbeat in version -1 is not served, versions 0 to 3 are"),
+        (99, 7, "orders\n\u2028", r"request 99 in version 7 from client 'orders\n\u2028' is not served"),
+        (99, 0, "x" * 300, f"request 99 in version 0 from client '{'x' * 100}' is not served"),
+    ],
+)
+def test_the_owner_of_a_client_that_never_asked_for_versions_learns_what_is_not_served(
+    key: int, version: int, client: str, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with broker_of(served(heartbeat.API, beat), handler_context()) as raw:
+        name = client.encode()
+        raw.send(struct.pack(">hhih", key, version, 1, len(name)) + name)
+        assert raw.is_closed_by_server()
+    (line,) = [r.getMessage() for r in caplog.records if r.name == "kafkatool.broker.handlers.dispatch"]
+    assert line.partition(": ")[2] == told
+
+
 @pytest.mark.spec("BRK-4")
 def test_a_newer_controllers_request_closes_the_connection_and_says_what_to_lower(
     caplog: pytest.LogCaptureFixture,
