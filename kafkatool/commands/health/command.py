@@ -28,7 +28,6 @@ from kafkatool.core.operations.health.reading import Reading
 
 EXIT_CODES: Final = {Level.OK: 0, Level.DEGRADED: 1, Level.CRITICAL: 2}
 NOT_KNOWN: Final = 3
-DOUBT_S: Final = checks.FORGOTTEN_S
 
 
 class NotKnownError(click.ClickException):
@@ -75,7 +74,8 @@ class HealthCommand(KtCommand):
         "says unknown, which does not change the exit code; nor does a note.",
         "check: verdict, then each check; one item for each thing found, with every name in JSON. What only time tells "
         "(a move that stands still, a disk that fills, a leader that was not in sync) needs --watch; for a throttle "
-        "while nothing moves, and for a missing controller, kt looks a second time after 10 s by itself.",
+        "while nothing moves, and for a missing controller, kt looks a second time after 10 s by itself, for a partition "
+        "without leader, which may just have been made, after 2.",
         "--bootstrap-server serves clusters with and without ZooKeeper. What brokers do not tell is unknown, and said so: "
         "what happened before the first look (--watch tells later), and with ZooKeeper what waits in /admin. Of a cluster "
         "without, the controller is the leader of the quorum, and voters are watched. It needs Describe on the cluster and "
@@ -113,9 +113,9 @@ def health(
             _show(out, reading, memory, all_names)
             sleep(watch)
             reading, memory = _look(way, memory)
-        if memory.is_in_doubt:
-            out.note(f"looking again in {DOUBT_S:g} s: only then a throttle is forgotten, or a controller missing")
-            sleep(max(0.0, reading.at_s + DOUBT_S - time()))
+        if (doubt := memory.doubt) is not None:
+            out.note(f"looking again in {doubt.after_s:g} s: {doubt.why}")
+            sleep(max(0.0, reading.at_s + doubt.after_s - time()))
             reading, memory = _look(way, memory)
         if remove_throttles and reading.rates_untold is not None:
             raise RefusedError(f"{reading.rates_untold}: which throttles are forgotten cannot be told")

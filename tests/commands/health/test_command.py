@@ -44,7 +44,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the second look follow the first without a wait."""
     monkeypatch.setattr(checks, "FORGOTTEN_S", 0.0)
-    monkeypatch.setattr(command, "DOUBT_S", 0.0)
+    monkeypatch.setattr(checks, "NEW_S", 0.0)
 
 
 def run(zookeeper: str, *args: object) -> Result:

@@ -19,8 +19,10 @@ IMBALANCE: Final = 0.10
 STUCK_S: Final = 600.0
 TAKEN_UP_S: Final = 60.0
 FORGOTTEN_S: Final = 10.0
+NEW_S: Final = 2.0  # so long a partition that is just made may be without its first leader
 MIXED_S: Final = 3600.0
 LEAST_FREE: Final = 0.10
+NO_MORE_THAN_REPLICAS: Final = (3, 7)  # the release from which min.insync.replicas is bounded by a partition's factor
 VOTER_BEHIND_S: Final = 10.0
 FULL_WITHIN_S: Final = 24 * 3600.0
 RATE_OVER_S: Final = 60.0  # a shorter time tells no rate: segments come and go
@@ -81,7 +83,8 @@ class Progress(NamedTuple):
 class Memory:
     """What the looks so far have left, the newest included. ``since``-times tell of what has been so at each look.
 
-    ``terms``: the first look, and each at which there was another controller than before.
+    ``terms``: the first look, and each at which there was another controller than before. ``fresh``: the partitions that the
+    look before this one did not find; ``unled``: those without leader.
     """
 
     looks: int = 0
@@ -94,11 +97,28 @@ class Memory:
     first_free: Mapping[tuple[int, str], tuple[float, int]] = field(default_factory=dict)
     isr: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     unclean: frozenset[TopicPartition] = frozenset()
+    partitions: frozenset[TopicPartition] = frozenset()
+    fresh: frozenset[TopicPartition] = frozenset()
+    unled: frozenset[TopicPartition] = frozenset()
 
     @property
-    def is_in_doubt(self) -> bool:
-        """Tell whether another look, FORGOTTEN_S later, is needed to say what this one means."""
-        return self.no_controller_since_s is not None or bool(self.idle_throttles)
+    def doubt(self) -> "Doubt | None":
+        """Return why another look is needed to say what this one means, None where none is.
+
+        Topics come and go: what is made just now has no leader yet, and nothing tells that from one that lost its last.
+        """
+        if self.no_controller_since_s is not None or self.idle_throttles:
+            return Doubt(FORGOTTEN_S, "only then a throttle is forgotten, or a controller missing")
+        if self.looks == 1 and self.unled:
+            return Doubt(NEW_S, "what has no leader may have been made just now")
+        return None
+
+
+class Doubt(NamedTuple):
+    """What another look is for, and after how long."""
+
+    after_s: float
+    why: str
 
 
 def remember(memory: Memory, reading: Reading) -> Memory:
@@ -115,6 +135,7 @@ def remember(memory: Memory, reading: Reading) -> Memory:
     isr = {p: state.leader_and_isr.isr for p, state in view.states.items()}
     jumped = {p for p, members in isr.items() if p in memory.isr and not set(members).intersection(memory.isr[p])}
     mixed = len(_releases(reading)) > 1
+    partitions = frozenset(view.staying())
     return Memory(
         looks=memory.looks + 1,
         no_controller_since_s=_since(memory.no_controller_since_s, now, view.controller_id is None),
@@ -126,6 +147,9 @@ def remember(memory: Memory, reading: Reading) -> Memory:
         first_free={key: memory.first_free.get(key, found) for key, found in free.items()},
         isr=isr,
         unclean=frozenset((memory.unclean | jumped).intersection(isr)),
+        partitions=partitions,
+        fresh=partitions - memory.partitions if memory.looks else frozenset(),
+        unled=frozenset(p for p in partitions if _leader(reading, p) is None),
     )
 
 
@@ -210,14 +234,14 @@ def _partitions(r: Reading, memory: Memory) -> Iterator[Finding]:
     below: list[TopicPartition] = []
     behind: list[TopicPartition] = []
     at_minimum: list[TopicPartition] = []
+    fresh: list[TopicPartition] = []
     for p, assigned in r.view.staying().items():
-        state = r.view.states.get(p)
-        leader = state.leader_and_isr.leader if state else None
-        isr = set(state.leader_and_isr.isr) if state else set()
-        if leader is None or leader not in r.view.brokers:
-            leaderless.append(p)
+        leader = _leader(r, p)
+        if leader is None:
+            (fresh if p in memory.fresh else leaderless).append(p)
             continue
-        minimum = _setting(r, p, MIN_ISR, leader, 1)
+        isr = set(r.view.states[p].leader_and_isr.isr)
+        minimum = _least_in_sync(r, p, leader)
         if len(isr) < minimum:
             below.append(p)
         elif not isr.issuperset(set(assigned) - _adding(r, p)):
@@ -226,11 +250,13 @@ def _partitions(r: Reading, memory: Memory) -> Iterator[Finding]:
     yield from _found(Level.CRITICAL, below, f"below {MIN_ISR}")
     yield from _found(Level.DEGRADED, at_minimum, f"at {MIN_ISR}, with replicas out of sync")
     yield from _found(Level.DEGRADED, behind, "with replicas out of sync")
+    yield from _found(Level.NOTE, fresh, "just made, and not led yet")
 
 
 def _leaders(r: Reading, memory: Memory) -> Iterator[Finding]:
-    # What moves is about to be preferred elsewhere: its new replicas cannot lead before they are in sync.
-    rows = election.report(r.view, leave_out=r.moving)
+    # What moves is about to be preferred elsewhere: its new replicas cannot lead before they are in sync. What was just made
+    # is led by nobody yet.
+    rows = election.report(r.view, leave_out=r.moving | memory.fresh)
     over = [row for row in rows if row.registered and row.imbalance > IMBALANCE]
     names = [f"broker {row.broker_id} ({row.imbalance * 100:.0f} %)" for row in over]
     if names:
@@ -420,6 +446,22 @@ def _adding(r: Reading, p: TopicPartition) -> set[int]:
     topic = r.view.topics.get(p.topic)
     noted = topic.adding.get(p.partition) if topic else None
     return set(noted if noted is not None else (r.view.reassignment or {}).get(p, ()))
+
+
+def _leader(r: Reading, p: TopicPartition) -> int | None:
+    """Return its leader, None where there is none that lives."""
+    state = r.view.states.get(p)
+    leader = state.leader_and_isr.leader if state else None
+    return leader if leader in r.view.brokers else None
+
+
+def _least_in_sync(r: Reading, p: TopicPartition, leader: int) -> int:
+    """Return how many have to be in sync for acks=all: from 3.7 on no more than there are replicas (KAFKA-15583)."""
+    minimum = _setting(r, p, MIN_ISR, leader, 1)
+    answer = r.answers.told.get(leader)
+    if answer is None or release_of(answer.served).number < NO_MORE_THAN_REPLICAS:
+        return minimum
+    return min(minimum, len(_replicas(r, p)))
 
 
 def _setting(r: Reading, p: TopicPartition, key: str, leader: int, default: int) -> int:

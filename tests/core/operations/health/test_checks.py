@@ -1,16 +1,28 @@
 """Every check of kt health: what is critical, what degrades, and what is let pass, at its bounds."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.health.checks import CHECKS, Finding, Level, Memory, forgotten, judge, remember, verdict
+from kafkatool.core.operations.health.checks import (
+    CHECKS,
+    NEW_S,
+    Finding,
+    Level,
+    Memory,
+    forgotten,
+    judge,
+    remember,
+    verdict,
+)
 from kafkatool.core.operations.health.reading import Reading
 from kafkatool.core.zookeeper.znodes import PreferredElectionZnode, ReassignmentZnode
 from tests.core.operations.health.readings import LONG_AGO, NOW, T0, T1, log_dir, reading, state, told
+from tests.core.operations.migration.evidence import KAFKA_3_6, KAFKA_3_9
 
 pytestmark = pytest.mark.spec("ADM-107")
 RATE = {"leader.replication.throttled.rate": "5"}
@@ -167,7 +179,7 @@ def test_no_controller_is_critical_only_after_ten_seconds() -> None:
     assert levels(without(NOW))["controller"] is Level.DEGRADED
     assert levels(without(NOW - 9.9), without(NOW))["controller"] is Level.DEGRADED
     assert levels(without(NOW - 10), without(NOW))["controller"] is Level.CRITICAL
-    assert remember(Memory(), without(NOW)).is_in_doubt and not remember(Memory(), reading()).is_in_doubt
+    assert remember(Memory(), without(NOW)).doubt is not None and remember(Memory(), reading()).doubt is None
     assert levels(without(NOW - 10), reading(at_s=NOW - 5), without(NOW))["controller"] is Level.DEGRADED
 
 
@@ -320,3 +332,36 @@ def test_the_verdict_is_that_of_the_worst_check() -> None:
     look = reading(live=(2, 3), controller=2, states={T0: state(None, 1)})
     assert verdict(judge(look, remember(Memory(), look))) is Level.CRITICAL
     assert TopicPartition("t", 1) in look.view.states
+
+
+def test_what_was_made_between_two_looks_may_not_have_its_first_leader_yet() -> None:
+    before, unled = reading(assigned={0: (1, 2, 3)}), {T1: state(None)}
+    made, still = (reading(at_s=NOW + 2 * n, states=unled) for n in (1, 2))
+    assert found(before, made) == {
+        "partitions": [Finding(Level.NOTE, "1 partition just made, and not led yet", ("t-1",))]
+    }
+    assert levels(before, made, still)["partitions"] is Level.CRITICAL
+    assert levels(reading(), made)["partitions"] is Level.CRITICAL  # it was there, and led
+
+
+def test_a_first_look_that_finds_no_leader_is_followed_by_another() -> None:
+    first = remember(Memory(), reading(states={T1: state(None)}))
+    assert first.doubt is not None and first.doubt.after_s == NEW_S
+    assert remember(first, reading(at_s=NOW + 2, states={T1: state(None)})).doubt is None
+
+
+@pytest.mark.parametrize(
+    ("served", "isr", "level"),
+    [(KAFKA_3_6, (1,), Level.CRITICAL), (KAFKA_3_9, (1,), None), (KAFKA_3_9, (), Level.CRITICAL)],
+    ids=["3.6", "3.9", "3.9, nobody in sync"],
+)
+def test_from_3_7_on_no_more_have_to_be_in_sync_than_there_are_replicas(
+    served: Mapping[int, int], isr: tuple[int, ...], level: Level | None
+) -> None:
+    look = reading(
+        assigned={0: (1,)},
+        states={T0: state(1, *isr)},
+        config={"min.insync.replicas": "2"},
+        answers={1: replace(told(log_dir()), served={api: (0, version) for api, version in served.items()})},
+    )
+    assert levels(look).get("partitions") == level
