@@ -382,20 +382,12 @@ def _not_reregistered(e: Evidence, phase: Phase) -> Iterator[Finding]:
 
 
 def _strays(e: Evidence, phase: Phase) -> Iterator[Finding]:
-    for broker, answer in sorted(e.answers.told.items()):
-        topics = e.view.topics
-        strays = sorted(
-            p
-            for d in answer.log_dirs or ()
-            for p in d.sizes
-            if p.topic not in topics or broker not in topics[p.topic].assignment.get(p.partition, ())
+    for broker, strays in e.strays.items():
+        yield Finding(
+            Severity.WARNING,
+            f"broker {broker} holds what no assignment names: {_names(strays)}",
+            "let no replica go back to that broker before their directories are deleted",
         )
-        if strays:
-            yield Finding(
-                Severity.WARNING,
-                f"broker {broker} holds what no assignment names: {_names(strays)}",
-                "let no replica go back to that broker before their directories are deleted",
-            )
 
 
 def _diverged(e: Evidence, phase: Phase) -> Iterator[Finding]:

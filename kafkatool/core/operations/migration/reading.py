@@ -1,15 +1,15 @@
 """The evidence that ``kt migrate check`` judges: what ZooKeeper holds, and what the brokers say. Only reads."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kafkatool.core.client.cluster import ClusterClient
 from kafkatool.core.errors import RefusedError, ZnodeFormatError
 from kafkatool.core.model.uuids import uuid_text
 from kafkatool.core.model.values import BrokerInfo, TopicPartition
-from kafkatool.core.operations.brokers.answers import Answers, ask_brokers
+from kafkatool.core.operations.brokers.answers import Answers, LogDir, ask_brokers
 from kafkatool.core.protocol.codec.types import NO_UUID
 from kafkatool.core.zookeeper.cluster_view import read_all_states, read_cluster
 from kafkatool.core.zookeeper.session import Node, ZooKeeper
@@ -86,6 +86,27 @@ class Evidence:
         """Return the brokers that are in the metadata, and not registered in ZooKeeper."""
         return frozenset(set(self.brokers) - set(self.view.brokers))
 
+    @property
+    def strays(self) -> dict[int, list[TopicPartition]]:
+        """Return what each broker holds that no assignment names."""
+        topics = self.view.topics
+        found = {
+            broker: sorted(
+                p
+                for d in answer.log_dirs or ()
+                for p in d.sizes
+                if p.topic not in topics or broker not in topics[p.topic].assignment.get(p.partition, ())
+            )
+            for broker, answer in sorted(self.answers.told.items())
+        }
+        return {broker: strays for broker, strays in found.items() if strays}
+
+    @property
+    def has_halves(self) -> bool:
+        """Tell whether something is there in part: it may be on its way in or out."""
+        stateless = any(p not in self.view.states for p in self.view.partitions())
+        return bool(self.orphans or self.unreadable or self.strays or stateless)
+
     def setting(self, key: str) -> dict[int, str]:
         """Return what each broker that told it has there."""
         told = {b: (a.configs or {}).get(key) for b, a in sorted(self.answers.told.items())}
@@ -93,7 +114,53 @@ class Evidence:
 
 
 def read(zk: ZooKeeper, client: ClusterClient, *, sleep: Callable[[float], None] = time.sleep) -> Evidence:
-    """Gather it. Raises RefusedError: the two addresses are of two clusters."""
+    """Gather it. Raises RefusedError: the two addresses are of two clusters.
+
+    A topic that is made or deleted meanwhile is found by halves; so what only such a topic explains is looked at again.
+    """
+    found = _read(zk, client, sleep)
+    if not found.has_halves:
+        return found
+    sleep(WAITS_S[0])
+    return without_passing(_read(zk, client, sleep), found)
+
+
+def without_passing(later: Evidence, before: Evidence) -> Evidence:
+    """Return the later look without what came or went since the former one, or is found by halves in one of them alone."""
+    topics = {name: node for name, node in later.view.topics.items() if name in before.view.topics}
+    # What lost its state since is being deleted; who lost its leader still has one, which says so.
+    states = {**before.view.states, **later.view.states}
+    states = {p: state for p, state in states.items() if p.topic in topics}
+    told = {
+        broker: replace(answer, log_dirs=_without_passing(answer.log_dirs, topics, _held(before, broker)))
+        for broker, answer in later.answers.told.items()
+    }
+    return replace(
+        later,
+        view=replace(later.view, topics=topics, states=states),
+        answers=later.answers._replace(told=told),
+        topics=tuple(name for name in later.topics if name in before.topics),
+        unreadable=tuple(name for name in later.unreadable if name in before.unreadable),
+        orphans=tuple(name for name in later.orphans if name in before.orphans),
+    )
+
+
+def _without_passing(
+    dirs: Sequence[LogDir] | None, topics: Collection[str], held: Collection[TopicPartition]
+) -> tuple[LogDir, ...] | None:
+    if dirs is None:
+        return None
+    return tuple(
+        replace(d, sizes={p: size for p, size in d.sizes.items() if p.topic in topics or p in held}) for d in dirs
+    )
+
+
+def _held(e: Evidence, broker: int) -> set[TopicPartition]:
+    answer = e.answers.told.get(broker)
+    return {p for d in (answer.log_dirs if answer else None) or () for p in d.sizes}
+
+
+def _read(zk: ZooKeeper, client: ClusterClient, sleep: Callable[[float], None]) -> Evidence:
     view = read_cluster(zk, configs=True)
     if view.cluster_id != client.cluster_id:
         raise RefusedError(
