@@ -16,7 +16,7 @@ from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.protocol.messages import metadata
-from tests.compat.real_kafka import RealKafka
+from tests.compat.real_kafka import KraftKafka, RealKafka
 
 KAFKA_VERSION: Final = "2.8.2"
 BROKERS: Final = 3
@@ -140,14 +140,28 @@ class Kafka(RealKafka):
         self._spawn_broker(broker_id)
 
     def _java(self, main: str, args: Sequence[str], *, heap: str) -> list[str]:
-        frugal = super()._java(main, args, heap=heap)
-        class_path = frugal.index("-cp")
-        definitions = [option for option in frugal[1:class_path] if option.startswith("-D")]
-        options = (*_KAFKA_JVM, *_KAFKA_HEAP.get(main, _KAFKA_TOOL_HEAP), *definitions)
-        return [frugal[0], *options, *frugal[class_path:]]
+        return _by_kafkas_scripts(super()._java(main, args, heap=heap), main)
 
     def _wait_port(self, name: str, port: int) -> None:
         """Not here: it would hold the brokers back until ZooKeeper listens."""
+
+
+class Kraft(KraftKafka):
+    """Apache Kafka without ZooKeeper; each node is broker and controller."""
+
+    def __init__(self, version: str, directory: Path) -> None:
+        super().__init__(version, directory, brokers=BROKERS, options={"auto.leader.rebalance.enable": "false"})
+
+    def _java(self, main: str, args: Sequence[str], *, heap: str) -> list[str]:
+        return _by_kafkas_scripts(super()._java(main, args, heap=heap), main)
+
+
+def _by_kafkas_scripts(frugal: Sequence[str], main: str) -> list[str]:
+    """Return the command line with the JVM options of Kafka's start scripts in place of the tests' own."""
+    class_path = frugal.index("-cp")
+    definitions = [option for option in frugal[1:class_path] if option.startswith("-D")]
+    options = (*_KAFKA_JVM, *_KAFKA_HEAP.get(main, _KAFKA_TOOL_HEAP), *definitions)
+    return [frugal[0], *options, *frugal[class_path:]]
 
 
 def wait_ready(cluster: Cluster) -> None:

@@ -81,7 +81,8 @@ def describe(
         out.show(Answer((header(t, by_request=True) for t in shown), [header_item(t) for t in shown], (), cluster_id))
         return 0
     rows = [(t, [p for p in t.partitions if not filters or any(FILTERS[f](p) for f in filters)]) for t in described]
-    items = [partition_item(p, t) for t, partitions in rows for p in partitions]
+    # Of a topic of 10,000 partitions items that nobody sees took a sixth of kt's own time.
+    items = [] if out.is_text else [partition_item(p, t) for t, partitions in rows for p in partitions]
     lines = description_lines(rows, headers=not filters, by_request=True)
     out.show(Answer(lines, items, REQUEST_KEYS, cluster_id))
     return 0

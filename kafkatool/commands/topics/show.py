@@ -158,6 +158,6 @@ def describe(
         return 0
     selects = descriptions.FILTERS[chosen[0]] if chosen else None
     rows = [(t, [p for p in t.partitions if selects is None or selects(p)]) for t in found]
-    items = [partition_item(p) for _, partitions in rows for p in partitions]
+    items = [] if out.is_text else [partition_item(p) for _, partitions in rows for p in partitions]
     out.show(Answer(description_lines(rows, headers=selects is None), items, cluster_id=view.cluster_id))
     return 0
