@@ -2,7 +2,6 @@
 
 import json
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -44,71 +43,82 @@ class Value(NamedTuple):
     source: str
 
 
-class Actor(ABC):
-    """Each method does one thing; ``ok`` ones must succeed."""
+class Actor:
+    """Each method does one thing. A row of the table says which actors play it: those that have its methods."""
 
     kind: str
+    grows_to = True
+    """Whether it asks for so many partitions as there are to be, and not for more of them: only then it can be refused."""
+    assigns = True
+    """Whether it makes a topic with the replicas wanted, and does not move them there later, which leaves their leaders."""
 
-    def __init__(self, java: JavaTools, bootstrap: str, directory: Path) -> None:
-        self._java = java
+    def __init__(self, version: str, bootstrap: str, directory: Path) -> None:
+        self.version = version
         self._bootstrap = bootstrap
         self._directory = directory
-        self.version = java.version
 
-    @abstractmethod
     def create(self, topic: str, *replicas: Sequence[int]) -> Said:
         """Without replicas: as the cluster's defaults say."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def grow(self, topic: str, count: int) -> Said: ...
+    def grow(self, topic: str, count: int) -> Said:
+        raise NotImplementedError
 
-    @abstractmethod
-    def delete(self, topic: str) -> Said: ...
+    def delete(self, topic: str) -> Said:
+        raise NotImplementedError
 
-    @abstractmethod
     def described(self, topic: str) -> dict[int, tuple[int, tuple[int, ...], tuple[int, ...]]]:
         """Return partition -> leader, replicas, ISR."""
+        raise NotImplementedError
 
-    @abstractmethod
     def change(self, kind: str, name: str, sets: Mapping[str, str], deletes: Sequence[str] = ()) -> Said:
         """Set and delete configs of ``topics`` or ``brokers``; the empty name is that of all brokers."""
+        raise NotImplementedError
 
-    @abstractmethod
     def configs(self, kind: str, name: str) -> dict[str, Value]:
         """Return what is not default."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def move(self, moves: Moves) -> Said: ...
+    def move(self, moves: Moves) -> Said:
+        raise NotImplementedError
 
-    @abstractmethod
     def replace(self, moves: Moves) -> Said:
         """Move what may be on the move already."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def cancel(self, moves: Moves) -> Said: ...
+    def cancel(self, moves: Moves) -> Said:
+        raise NotImplementedError
 
-    @abstractmethod
-    def moving(self) -> dict[TopicPartition, Listed]: ...
+    def moving(self) -> dict[TopicPartition, Listed]:
+        raise NotImplementedError
 
-    @abstractmethod
-    def elect(self, kind: str, partition: TopicPartition) -> Said: ...
+    def elect(self, kind: str, partition: TopicPartition) -> Said:
+        raise NotImplementedError
 
-    @abstractmethod
     def quota(self, kind: str, name: str, key: str, value: str | None) -> Said:
         """``kind``: users or clients; no name: the default of all."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def quotas(self, kind: str) -> str: ...
+    def quotas(self, kind: str) -> str:
+        raise NotImplementedError
 
-    @abstractmethod
     def forget(self, group: str, partition: TopicPartition) -> Said:
         """Delete what the group has committed of it."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def logs(self, broker: int, topic: str) -> set[TopicPartition]: ...
+    def logs(self, broker: int, topic: str) -> set[TopicPartition]:
+        raise NotImplementedError
 
 
-class Tools(Actor):
+class JavaActor(Actor):
+    """One that runs in a Java that is there already."""
+
+    def __init__(self, java: JavaTools, bootstrap: str, directory: Path) -> None:
+        super().__init__(java.version, bootstrap, directory)
+        self._java = java
+
+
+class Tools(JavaActor):
     """Kafka's command-line tools with ``--bootstrap-server``."""
 
     kind = "tools"
@@ -185,13 +195,11 @@ class Tools(Actor):
         return {_partition(name) for name in names}
 
 
-class Client(Actor):
-    """A program of Kafka's AdminClient."""
-
-    kind = "AdminClient"
+class Caller(Actor):
+    """A program of a client library, with a command for each call."""
 
     def __call__(self, what: str, *words: object) -> Said:
-        return self._java("AdminCalls", self._bootstrap, what, *map(str, words))
+        raise NotImplementedError
 
     def create(self, topic: str, *replicas: Sequence[int]) -> Said:
         return self("create", topic, *(_text(group) for group in replicas))
@@ -241,6 +249,15 @@ class Client(Actor):
     def logs(self, broker: int, topic: str) -> set[TopicPartition]:
         found = {_partition(line.split()[0]) for line in self("logs", broker).text.splitlines()}
         return {partition for partition in found if partition.topic == topic}
+
+
+class Client(JavaActor, Caller):
+    """A program of Kafka's AdminClient."""
+
+    kind = "AdminClient"
+
+    def __call__(self, what: str, *words: object) -> Said:
+        return self._java("AdminCalls", self._bootstrap, what, *map(str, words))
 
 
 _TYPES: Final = {"topics": "TOPIC", "brokers": "BROKER", "users": "user", "clients": "client-id", "ips": "ip"}

@@ -1,7 +1,7 @@
-"""Real admin tools and AdminClients play the rows on a cluster of ours."""
+"""Real admin tools and clients, Kafka's own and others, play the rows on a cluster of ours."""
 
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -9,12 +9,19 @@ from typing import Final
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.zookeeper.session import ZooKeeper
-from tests.compat.admin_actors import Actor, Client, Tools
+from tests.compat.admin_actors import Actor, Client, JavaActor, Tools
 from tests.compat.admin_rows import OPTIONS, ROWS, Row, Stage
+from tests.compat.go_actors import GoActor, Kafkactl, KafkaGo, Kcl, Topicctl
+from tests.compat.go_programs import version_of
 from tests.compat.java_tools import JavaTools
 
 VERSIONS: Final = ("2.8.2", "3.9.1", "4.1.0")
-ACTORS: Final[tuple[type[Actor], ...]] = (Tools, Client)
+OF_KAFKA: Final[tuple[type[JavaActor], ...]] = (Tools, Client)
+IN_GO: Final[Mapping[str, type[GoActor]]] = {kind.kind: kind for kind in (KafkaGo, Kcl, Kafkactl, Topicctl)}
+COLUMNS: Final = (
+    *(f"{kind.kind} {version}" for kind in OF_KAFKA for version in VERSIONS),
+    *(f"{kind} {version_of(kind)}" for kind in IN_GO),
+)
 WORKS: Final = "works"
 NOT_THERE: Final = "-"
 
@@ -34,16 +41,36 @@ def played(
 ) -> dict[str, Cells]:
     """Play the rows with that version's tools and AdminClient; both in one Java."""
     directory.mkdir(parents=True, exist_ok=True)
-    found: dict[str, Cells] = {}
-    with JavaTools(version, directory) as java, ZooKeeper(cluster.zookeeper) as zk:
-        for kind in ACTORS:
-            actor = kind(java, cluster.bootstrap, directory)
-            stage = Stage(cluster, zk, actor, f"{actor.kind}-{version.replace('.', '')}-", directory)
-            cells = found[f"{actor.kind} {version}"] = {}
-            for row in rows:
-                progress(f"{actor.kind} of {version}: {row.title}")
-                cells[row.title] = _cell(row, stage) if kind in row.of else NOT_THERE
-    return found
+    with JavaTools(version, directory) as java:
+        actors = [kind(java, cluster.bootstrap, directory) for kind in OF_KAFKA]
+        return {_column(actor): _cells(actor, cluster, directory, progress, rows) for actor in actors}
+
+
+def played_in_go(
+    kind: str, cluster: EmbeddedCluster, directory: Path, progress: Callable[[str], None], rows: Sequence[Row] = ROWS
+) -> dict[str, Cells]:
+    """Play the rows with one of IN_GO. Raises MissingError where it cannot be built here."""
+    directory.mkdir(parents=True, exist_ok=True)
+    actor = IN_GO[kind](cluster.bootstrap, directory)
+    return {_column(actor): _cells(actor, cluster, directory, progress, rows)}
+
+
+def _column(actor: Actor) -> str:
+    return f"{actor.kind} {actor.version}"
+
+
+def _cells(
+    actor: Actor, cluster: EmbeddedCluster, directory: Path, progress: Callable[[str], None], rows: Sequence[Row]
+) -> Cells:
+    cells: Cells = {}
+    with ZooKeeper(cluster.zookeeper) as zk:
+        stage = Stage(cluster, zk, actor, f"{actor.kind}-{actor.version.replace('.', '')}-", directory)
+        for row in rows:
+            cells[row.title] = NOT_THERE
+            if type(actor) in row.of:
+                progress(f"{_column(actor)}: {row.title}")
+                cells[row.title] = _cell(row, stage)
+    return cells
 
 
 def _cell(row: Row, stage: Stage) -> str:

@@ -14,6 +14,7 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat.admin_actors import Actor, Client, Listed, Tools
+from tests.compat.go_actors import Kafkactl, KafkaGo, Kcl, Topicctl
 from tests.compat.java_tools import Said
 from tests.compat.told import await_told
 from tests.integration.load import await_in_sync
@@ -100,6 +101,10 @@ class Stage:
             ok(self.actor.change("brokers", str(broker), {}, [*SLOW]))
 
 
+OF_KAFKA: Final = (Tools, Client)
+EVERYBODY: Final = (*OF_KAFKA, KafkaGo, Kcl, Kafkactl, Topicctl)
+
+
 def ok(said: Said) -> str:
     """Return what it said; it must have succeeded."""
     assert said.code == 0, said.text
@@ -117,7 +122,7 @@ class Row:
 
     title: str
     play: Callable[[Stage], None]
-    of: tuple[type[Actor], ...] = (Tools, Client)
+    of: tuple[type[Actor], ...] = OF_KAFKA
 
 
 # --- topics and configs ------------------------------------------------------------------------------------------
@@ -134,9 +139,12 @@ def topics_assigned_grown_deleted(stage: Stage) -> None:
     ok(stage.actor.grow(topic, 3))
     stage.settle(topic)
     assert stage.assignment(topic)[:2] == [[1, 2], [2, 3]]
-    refused(stage.actor.grow(topic, 2), "currently has 3 partitions")
+    if stage.actor.grows_to:
+        refused(stage.actor.grow(topic, 2), "currently has 3 partitions", "Decreasing the number")
     described = stage.actor.described(topic)
-    assert len(described) == 3 and described[0] == (1, (1, 2), (1, 2))
+    leader, replicas, isr = described[0]
+    assert len(described) == 3 and replicas == (1, 2) and set(isr) == {1, 2}
+    assert leader == stage.leader(topic) and (leader == 1 or not stage.actor.assigns)
     ok(stage.actor.delete(topic))
     eventually(lambda: not stage.node(topic), "the topic to be gone", WAIT_S)
 
@@ -150,6 +158,17 @@ def topic_configs(stage: Stage) -> None:
     assert told["retention.ms"] == ("7200000", "DYNAMIC_TOPIC_CONFIG")
     refused(stage.actor.change("topics", topic, {"nonsense": "1"}), "nonsense")
     assert "nonsense" not in stage.override("topics", topic)
+
+
+def a_topic_config(stage: Stage) -> None:
+    topic = stage.topic("set", (1, 2))
+    ok(stage.actor.change("topics", topic, {"retention.ms": "7200000"}))
+    assert stage.override("topics", topic) == {"retention.ms": "7200000"}
+    eventually(
+        lambda: stage.actor.configs("topics", topic).get("retention.ms") == ("7200000", ""), "to be told", WAIT_S
+    )
+    refused(stage.actor.change("topics", topic, {"retention.ms": "7200000", "segment.bytes": "1"}), "segment.bytes")
+    assert stage.override("topics", topic) == {"retention.ms": "7200000"}
 
 
 def broker_configs(stage: Stage) -> None:
@@ -189,6 +208,16 @@ def moves(stage: Stage) -> None:
         stage.released()
     stage.moved(topic, (3, 2), (1, 3))
     assert first not in stage.actor.moving()
+
+
+def a_move(stage: Stage) -> None:
+    """For those that list no moves, or wait until theirs has ended; kafkactl sorts the replicas of what it does not move."""
+    topic = stage.filled("carried", (1, 2), (2, 3))
+    ok(stage.actor.move({TopicPartition(topic, 0): (2, 3), TopicPartition(topic, 1): (1, 3)}))
+    stage.moved(topic, (2, 3), (1, 3))
+    eventually(
+        lambda: {p: d[1] for p, d in stage.actor.described(topic).items()} == {0: (2, 3), 1: (1, 3)}, "told", WAIT_S
+    )
 
 
 def moves_refused(stage: Stage) -> None:
@@ -271,6 +300,16 @@ def elections(stage: Stage) -> None:
     refused(stage.actor.elect("unclean", TopicPartition(topic, 7)), "The partition does not exist")
 
 
+def preferred_election(stage: Stage) -> None:
+    topic = stage.topic("preferred", (1, 2))
+    partition = TopicPartition(topic, 0)
+    ok(stage.actor.move({partition: (2, 1)}))
+    stage.moved(topic, (2, 1))
+    assert stage.leader(topic) == 1
+    ok(stage.actor.elect("preferred", partition))
+    eventually(lambda: stage.leader(topic) == 2, "the preferred one to lead", WAIT_S)
+
+
 # --- quotas, groups, log dirs ----------------------------------------------------------------------------------------
 
 
@@ -320,6 +359,94 @@ def group_tool(stage: Stage) -> None:
     assert group not in ok(groups("--list")).split()
 
 
+def written_and_read(stage: Stage) -> None:
+    """By its Writer and its Reader, whose connections ask for no versions, and a group's whole life."""
+    actor = stage.actor
+    assert isinstance(actor, KafkaGo)
+    topic, group = stage.topic("consumed", (1, 2), (2, 3)), f"{stage.prefix}readers"
+    ok(actor("write", topic, 50))
+    rows = [line.split(" ", 3) for line in ok(actor("read", topic, group, 50)).splitlines()]
+    assert sorted(int(key) for _, _, key, _ in rows) == list(range(50))
+    assert all(value == f"value {key}" for _, _, key, value in rows)
+    assert ok(actor("groups", group, topic, 2)).split() == ["Empty", "50"]
+
+
+def groups(stage: Stage) -> None:
+    """Its offsets, committed by another client, listed, described, reset and deleted, and the group with them."""
+    actor = stage.actor
+    topic, group = stage.topic("listed", (1, 2)), f"{stage.prefix}listed"
+    producer = Producer({"bootstrap.servers": stage.cluster.bootstrap})
+    for _ in range(5):
+        producer.produce(topic, b"value")
+    assert producer.flush(WAIT_S) == 0
+    consumer = Consumer({"bootstrap.servers": stage.cluster.bootstrap, "group.id": group})
+    try:
+        consumer.commit(offsets=[Position(topic, 0, 2)], asynchronous=False)
+
+        def committed() -> int:
+            return int(consumer.committed([Position(topic, 0)], timeout=WAIT_S)[0].offset)
+
+        steps: dict[type[Actor], tuple[tuple[str, ...], ...]] = {
+            Kcl: (
+                ("group", "list"),
+                ("group", "describe", group),
+                ("group", "seek", group, "--to", "start", "--yes"),
+                ("group", "seek", group, "--to", "end", "--yes"),
+                ("group", "delete", group),
+            ),
+            Kafkactl: (
+                ("get", "consumer-groups"),
+                ("describe", "consumer-group", group),
+                ("reset", "consumer-group-offset", group, "--topic", topic, "--oldest", "--execute"),
+                ("reset", "consumer-group-offset", group, "--topic", topic, "--newest", "--execute"),
+                ("delete", "consumer-group", group),
+            ),
+        }
+        assert isinstance(actor, Kcl | Kafkactl)
+        listed, described, to_start, to_end, deleted = steps[type(actor)]
+        assert group in ok(actor(*listed))
+        assert topic in ok(actor(*described))
+        ok(actor(*to_start))
+        assert committed() == 0
+        ok(actor(*to_end))
+        assert committed() == 5
+        ok(actor(*deleted))
+        assert committed() == -1001
+        assert group not in ok(actor(*listed))
+    finally:
+        consumer.close()
+
+
+def users_and_acls(stage: Stage) -> None:
+    """A SCRAM user is made and deleted; ACLs are refused where there is no authorizer, in words."""
+    user = f"{stage.prefix}user"
+    steps: dict[type[Actor], tuple[tuple[str, ...], ...]] = {
+        Kcl: (
+            ("user", "alter", "--set", f"user={user},mechanism=scram-sha-256,password=word"),
+            ("user", "describe"),
+            ("user", "alter", "--del", f"user={user},mechanism=scram-sha-256"),
+            ("acl", "list"),
+            ("acl", "create", "--topic", "t", "--allow-principal", "User:u", "--operation", "read"),
+        ),
+        Kafkactl: (
+            ("create", "user", user, "--password", "word"),
+            ("get", "users"),
+            ("delete", "user", user, "--mechanism", "SCRAM-SHA-256"),
+            ("get", "acl"),
+            ("create", "acl", "--topic", "t", "--operation", "read", "--principal", "User:u", "--allow"),
+        ),
+    }
+    actor = stage.actor
+    assert isinstance(actor, Kcl | Kafkactl)
+    made, listed, deleted, acls, right = steps[type(actor)]
+    ok(actor(*made))
+    eventually(lambda: user in ok(actor(*listed)), "the user to be told", WAIT_S)
+    ok(actor(*deleted))
+    eventually(lambda: user not in ok(actor(*listed)), "the user to be gone", WAIT_S)
+    refused(actor(*acls), "SECURITY_DISABLED", "Security features are disabled")
+    refused(actor(*right), "SECURITY_DISABLED", "Security features are disabled")
+
+
 def log_dirs(stage: Stage) -> None:
     topic = stage.topic("kept", (1, 2), (2, 3))
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
@@ -345,19 +472,25 @@ def brokers_and_producers(stage: Stage) -> None:
 
 
 ROWS: Final = (
-    Row("a topic by the cluster's defaults; one that exists", topics_by_default),
-    Row("a topic assigned, grown, described, deleted", topics_assigned_grown_deleted),
-    Row("topic configs set, deleted, described, refused", topic_configs),
-    Row("broker configs: one broker's, all brokers', refused", broker_configs),
-    Row("a move started, listed, finished", moves),
-    Row("moves that are refused", moves_refused),
+    Row("a topic by the cluster's defaults; one that exists", topics_by_default, (*OF_KAFKA, KafkaGo, Kcl)),
+    Row("a topic assigned, grown, described, deleted", topics_assigned_grown_deleted, EVERYBODY),
+    Row("topic configs set, deleted, described, refused", topic_configs, (*OF_KAFKA, KafkaGo, Kcl)),
+    Row("a topic config set, told, another refused", a_topic_config, (Kafkactl, Topicctl)),
+    Row("broker configs: one broker's, all brokers', refused", broker_configs, (*OF_KAFKA, Kcl)),
+    Row("a move started, listed, finished", moves, (*OF_KAFKA, KafkaGo)),
+    Row("a move started, and seen to be finished", a_move, (Kcl, Kafkactl, Topicctl)),
+    Row("moves that are refused", moves_refused, (*OF_KAFKA, KafkaGo, Kcl)),
     Row("a move replaced, and cancelled", moves_replaced_and_cancelled),
     Row("`--execute --throttle`, `--additional`, `--verify`", throttles, (Tools,)),
     Row("`--generate`", generated_plans, (Tools,)),
     Row("preferred and unclean election, each outcome", elections),
-    Row("quotas of users, clients and addresses", quotas),
-    Row("committed offsets deleted", offsets),
+    Row("preferred election", preferred_election, (KafkaGo, Kcl)),
+    Row("quotas of users, clients and addresses", quotas, (*OF_KAFKA, KafkaGo, Kcl)),
+    Row("committed offsets deleted", offsets, (*OF_KAFKA, KafkaGo, Kcl)),
     Row("groups reset, listed, described, deleted", group_tool, (Tools,)),
-    Row("log dirs described", log_dirs),
+    Row("a group listed, described, reset to both ends, deleted", groups, (Kcl, Kafkactl)),
+    Row("a topic written, read by a group of one", written_and_read, (KafkaGo,)),
+    Row("a SCRAM user made and deleted; ACLs refused without an authorizer", users_and_acls, (Kcl, Kafkactl)),
+    Row("log dirs described", log_dirs, (*OF_KAFKA, Kcl)),
     Row("the cluster and producers described", brokers_and_producers, (Client,)),
 )

@@ -1,4 +1,4 @@
-"""``scripts/admin-matrix``: real admin tools and AdminClients of Kafka on our brokers, as one table."""
+"""``scripts/admin-matrix``: real admin tools and clients on our brokers, as one table."""
 
 import sys
 import tempfile
@@ -7,38 +7,50 @@ from pathlib import Path
 from typing import Final
 
 from tests.compat import admin_matrix, matrix_arguments
-from tests.compat.admin_matrix import ACTORS, NOT_THERE, VERSIONS, WORKS, Cells
+from tests.compat.admin_matrix import COLUMNS, IN_GO, NOT_THERE, VERSIONS, WORKS, Cells
 from tests.compat.admin_rows import ROWS
+from tests.compat.go_programs import executable
 from tests.compat.real_kafka import libraries
 from tests.paths import ROOT
 
 PAGE: Final = ROOT / "docs" / "admin-clients.md"
-INTRODUCTION: Final = """# Kafka's admin tools and clients on our brokers
+INTRODUCTION: Final = """# Admin tools and clients on our brokers
 
 Written by `scripts/admin-matrix --write`. Kafka's own command-line tools (`kafka-topics`, `kafka-configs`,
 `kafka-reassign-partitions`, `kafka-leader-election`, `kafka-consumer-groups`, `kafka-log-dirs`, all with
-`--bootstrap-server`) and programs of its Java AdminClient, each of three versions, administer one cluster of three of our
-brokers. What a row did is read again from ZooKeeper and asked for by the same tool or client; what must be refused, is, in
-words that it understands. `-`: that program has no such thing, or not by itself.
+`--bootstrap-server`) and programs of its Java AdminClient, each of three versions, a program of
+[kafka-go](https://github.com/segmentio/kafka-go)'s Client, and the tools [kcl](https://github.com/twmb/kcl) (franz-go),
+[kafkactl](https://github.com/deviceinsight/kafkactl) (sarama) and [topicctl](https://github.com/segmentio/topicctl)
+(kafka-go) administer one cluster of three of our brokers. What a row did is read again from ZooKeeper and asked for by the
+same tool or client; what must be refused, is, in words that it understands. `-`: that program has no such thing, or not by
+itself (kafka-go's Client and kcl send an empty list of replicas, or none, where a move is to be cancelled).
+
+kafka-go's Readers, and what it does by a Conn, never ask which versions a broker has, but for those they choose among; all
+that they send is served. What a client sends unasked that is not, closes its connection, as in Kafka, and the broker's log
+says which request of which client that was, and which versions are served.
 
 """
 
 
 def main() -> int:
     """Parse, play, print; exit code 1 when a cell does not work."""
-    arguments = matrix_arguments.parse("scripts/admin-matrix", __doc__, "version", VERSIONS, "docs/admin-clients.md")
-    versions = arguments.chosen
-    for version in versions:
+    known = (*VERSIONS, *IN_GO)
+    arguments = matrix_arguments.parse("scripts/admin-matrix", __doc__, "column", known, "docs/admin-clients.md")
+    java, go = ([one for one in arguments.chosen if one in known] for known in (VERSIONS, IN_GO))
+    for version in java:
         libraries(version)
+    for program in go:
+        executable(program)
     began = time.monotonic()
     found: dict[str, Cells] = {}
     with (
         tempfile.TemporaryDirectory(prefix="admin-matrix-") as directory,
         admin_matrix.our_cluster(Path(directory) / "ours") as ours,
     ):
-        for version in versions:
+        for one in arguments.chosen:
             say = lambda line: print(line, file=sys.stderr)  # noqa: E731
-            found |= admin_matrix.played(version, ours, Path(directory) / version, say)
+            play = admin_matrix.played_in_go if one in IN_GO else admin_matrix.played
+            found |= play(one, ours, Path(directory) / one, say)
     print(table(found))
     print(f"{time.monotonic() - began:.0f} s")
     differences = admin_matrix.differences(found)
@@ -50,7 +62,7 @@ def main() -> int:
 
 def table(found: dict[str, Cells]) -> str:
     """Markdown: a row for each step, a column for each tool set and client."""
-    columns = sorted(found, key=lambda name: ([a.kind for a in ACTORS].index(name.split()[0]), name))
+    columns = sorted(found, key=COLUMNS.index)
     lines = [["", *columns], ["---"] * (len(columns) + 1)]
     for row in ROWS:
         cells = [found[column][row.title] for column in columns]

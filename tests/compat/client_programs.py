@@ -9,10 +9,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from kafkatool.core.java import JavaNotFoundError, find_java
@@ -34,7 +35,7 @@ class Program:
     environment: dict[str, str] = field(default_factory=dict)
 
 
-def _tool(name: str, *also: Path) -> str:
+def tool(name: str, *also: Path) -> str:
     """Path of a tool of a toolchain, MissingError where it is absent."""
     found = shutil.which(name) or next((str(d / name) for d in also if (d / name).exists()), None)
     if found is None:
@@ -42,7 +43,7 @@ def _tool(name: str, *also: Path) -> str:
     return found
 
 
-def _made(name: str, sources: Sequence[Path], make: Callable[[Path], None]) -> Path:
+def made(name: str, sources: Sequence[Path], make: Callable[[Path], None]) -> Path:
     """Return the directory that ``make`` fills from the sources, made once; another process may be doing the same."""
     digest = hashlib.sha256(b"".join(s.read_bytes() for s in sources)).hexdigest()[:12]
     root = Path(os.environ.get("KAFKATOOL_CLIENTS") or Path.home() / ".cache" / "kafkatool-compat" / "clients")
@@ -61,10 +62,14 @@ def _made(name: str, sources: Sequence[Path], make: Callable[[Path], None]) -> P
     return home
 
 
-def _build(command: Sequence[str | Path], directory: Path) -> None:
+def build(
+    command: Sequence[str | Path], directory: Path, environment: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Run a step of a toolchain there, MissingError with its words where it fails."""
     done = subprocess.run(
         [str(c) for c in command],
         cwd=directory,
+        env={**os.environ, **environment},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -85,7 +90,7 @@ def _python(module: str, *needed: str) -> Callable[[], Program]:
 
 
 def _kcat() -> Program:
-    _tool("kcat")
+    tool("kcat")
     return _python("kcat")()
 
 
@@ -97,15 +102,15 @@ def _compiled(library: str, version: str, *sources: Path) -> tuple[Path, Path]:
         raise MissingError(str(e)) from e
 
     def fetch_and_compile(home: Path) -> None:
-        javac = _tool("javac", java.executable.parent)
-        _tool("mvn")
+        javac = tool("javac", java.executable.parent)
+        tool("mvn")
         (home / "pom.xml").write_text(pom([dependency("org.apache.kafka", library, version)]))
         with one_maven():
-            _build([*COPY, "-DoutputDirectory=libs"], home)
-        _build([javac, "-d", "classes", "-cp", "libs/*", *sources], home)
+            build([*COPY, "-DoutputDirectory=libs"], home)
+        build([javac, "-d", "classes", "-cp", "libs/*", *sources], home)
 
     prefix = "java" if library == "kafka-clients" else library
-    return java.executable, _made(f"{prefix}-{version}", sources, fetch_and_compile)
+    return java.executable, made(f"{prefix}-{version}", sources, fetch_and_compile)
 
 
 def _java(version: str) -> Callable[[], Program]:
@@ -127,23 +132,23 @@ def word_count() -> Program:
 
 
 def _go() -> Program:
-    go = _tool("go", Path("/usr/local/go/bin"))
+    go = tool("go", Path("/usr/local/go/bin"))
     source = SOURCES / "go"
     sources = [source / name for name in ("main.go", "transactions.go", "go.mod", "go.sum")]
-    home = _made("go", sources, lambda home: _build([go, "build", "-o", home / "client", "."], source))
+    home = made("go", sources, lambda home: build([go, "build", "-o", home / "client", "."], source))
     return Program((str(home / "client"),))
 
 
 def _node() -> Program:
-    node, npm = _tool("node"), _tool("npm")
+    node, npm = tool("node"), tool("npm")
     source = SOURCES / "node"
 
     def install(home: Path) -> None:
         for name in ("package.json", "package-lock.json"):
             shutil.copy(source / name, home)
-        _build([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], home)
+        build([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], home)
 
-    home = _made("node", [source / "package-lock.json"], install)
+    home = made("node", [source / "package-lock.json"], install)
     return Program(
         (node, str(source / "client.cjs")),
         {"NODE_PATH": str(home / "node_modules"), "KAFKAJS_NO_PARTITIONER_WARNING": "1"},
