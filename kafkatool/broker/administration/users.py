@@ -1,6 +1,6 @@
 """SCRAM credentials read and changed on behalf of clients (SEC-90, ADM-79; KIP-554)."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -62,11 +62,17 @@ class UserAdmin:
         for one in changes:
             error = _fault(one, listed[one.user, one.mechanism], is_private=is_private)
             outcomes[one.user] = outcomes.get(one.user) or error
+        gone: dict[str, list[str]] = defaultdict(list)
+        made: dict[str, dict[str, Credential]] = defaultdict(dict)
+        for one in changes:
+            if outcomes[one.user] is None:
+                if isinstance(one, Deletion):
+                    gone[one.user].append(MECHANISM_NAMES[one.mechanism])
+                else:
+                    made[one.user][MECHANISM_NAMES[one.mechanism]] = _credential(one)
         for user in [user for user, error in outcomes.items() if error is None]:
-            gone = [MECHANISM_NAMES[one.mechanism] for one in deletions if one.user == user]
-            made = {MECHANISM_NAMES[one.mechanism]: _credential(one) for one in upsertions if one.user == user}
             try:
-                alter_user(self._zookeeper, user, made, gone)
+                alter_user(self._zookeeper, user, made[user], gone[user])
             except NoSuchCredentialError:
                 text = "Attempt to delete a user credential that does not exist"
                 outcomes[user] = AdminError(ErrorCode.RESOURCE_NOT_FOUND, text)

@@ -3,7 +3,8 @@
 Quotas, and the other mechanism, in a user's node stay as they are. What is read of a credential is its iterations alone.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
@@ -11,11 +12,12 @@ from urllib.parse import unquote
 from kafkatool.core.errors import NoPermissionError, RefusedError, ZnodeFormatError
 from kafkatool.core.operations.config_writes import change_config
 from kafkatool.core.security.scram import MECHANISMS, MIN_ITERATIONS, Credential, ScramError, make_salt
-from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.session import Node, ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigZnode
 
 USERS: Final = "users"
 MAX_ITERATIONS: Final = 16_384
+_AT_ONCE: Final = 256  # users asked for: a question under way takes some kilobytes, and a request may name 200,000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +42,28 @@ def read_users(zk: ZooKeeper, names: Collection[str] | None = None) -> list[Scra
     return _users(zk, sorted(set(names)))
 
 
-def _users(zk: ZooKeeper, names: Collection[str]) -> list[ScramUser]:
+def _users(zk: ZooKeeper, names: Sequence[str]) -> list[ScramUser]:
     found = []
-    for name in names:
-        try:
-            path = ConfigZnode.path(USERS, name)
-        except RefusedError:
-            found.append(ScramUser(name, {}))  # whom nobody can have made
-            continue
-        try:
-            node = zk.get(path)
-            config = ConfigZnode.decode(path, node.data) if node is not None else {}
-            found.append(
-                ScramUser(name, {m: Credential.decode(config[m]).iterations for m in MECHANISMS if m in config})
-            )
-        except (NoPermissionError, ZnodeFormatError, ScramError) as e:
-            found.append(ScramUser(name, {}, str(e)))
+    for start in range(0, len(names), _AT_ONCE):
+        some = names[start : start + _AT_ONCE]
+        paths: dict[str, str] = {}
+        for name in some:
+            with suppress(RefusedError):  # whom nobody can have made
+                paths[name] = ConfigZnode.path(USERS, name)
+        nodes = dict(zip(paths, zk.get_where_permitted(list(paths.values())), strict=True))
+        found += [_user(zk, name, nodes.get(name)) for name in some]
     return found
+
+
+def _user(zk: ZooKeeper, name: str, node: Node | NoPermissionError | None) -> ScramUser:
+    try:
+        path = ConfigZnode.path(USERS, name) if node is not None else ""
+        if isinstance(node, NoPermissionError):
+            node = zk.get(path)  # says whose it is
+        config = ConfigZnode.decode(path, node.data) if node is not None else {}
+        return ScramUser(name, {m: Credential.decode(config[m]).iterations for m in MECHANISMS if m in config})
+    except (NoPermissionError, ZnodeFormatError, ScramError) as e:
+        return ScramUser(name, {}, str(e))
 
 
 def check_iterations(mechanism: str, iterations: int) -> None:

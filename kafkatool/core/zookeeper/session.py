@@ -221,6 +221,10 @@ class ZooKeeper:
         self.node_acls = acls
         self.link.make_nodes_as(acls)
 
+    def get_where_permitted(self, paths: Sequence[str]) -> "list[Node | NoPermissionError | None]":
+        """Read each node in one pipelined pass, or say that it may not be read; None: no such node."""
+        return self._gather(paths, lambda path: _OrRefusal(self.link.get(path, None)))
+
     def acls_where_permitted(self, paths: Sequence[str]) -> "list[list[Acl] | NoPermissionError | None]":
         """Ask who may do what with each node in one pipelined pass, or say that it may not be asked; None: no such node."""
         return self._gather(paths, lambda path: _OrRefusal(self.link.acls(path)))
