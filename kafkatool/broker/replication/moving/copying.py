@@ -56,7 +56,10 @@ class Move:
                 self.copy.cut = None
 
     def _replace(self, log_manager: LogManager, max_bytes: int) -> int:
-        """Copy the rest while nobody appends, and have the copy take the place of the log."""
+        """Copy the rest while nobody appends, and have the copy take the place of the log.
+
+        All of it: what came during the flush may be more than one step takes, and would be again after the next.
+        """
         partition = self.partition
         with partition.lock:
             original, copied = partition.log, self.copy.log
@@ -65,9 +68,11 @@ class Move:
                 or next_step(_extent(original), _extent(copied), self.copy.cut, near_end=True) is not Step.REPLACE
             ):
                 return 0
-            size_bytes = _copy_some(original, copied, max_bytes)
+            size_bytes = 0
+            while step_bytes := _copy_some(original, copied, max_bytes):
+                size_bytes += step_bytes
             self.near_end = copied.log_end_offset == original.log_end_offset
-            if not (size_bytes or self.near_end) and copied.log_end_offset >= original.log_start_offset:
+            if not self.near_end and copied.log_end_offset >= original.log_start_offset:
                 raise StorageError(f"{partition.tp}: its log has nothing at offset {copied.log_end_offset}")
             if self.near_end:
                 partition.go_on_with(log_manager.replace_with_copy(partition.tp))
