@@ -48,8 +48,13 @@ def error_reply(cls: type[Any], request: Any, code: ErrorCode, message: str | No
 
 
 def _named(request: Any) -> Sequence[Any]:
-    """Return what the request names in its only list, or in several of things with names, each once."""
+    """Return what the request names in its only list, or in several of things with names, each once.
+
+    Of a list of things that have no name of their own (log dirs), what those name.
+    """
     lists = [v for f in fields_of(type(request)) if isinstance(v := getattr(request, f.name), list) and v]
+    if len(lists) == 1 and hasattr(lists[0][0], "path"):
+        return [named for directory in lists[0] for named in _named(directory)]
     if len(lists) == 1:
         return lists[0]
     items = [item for one in lists for item in one]
@@ -76,12 +81,23 @@ def _reply(cls: type[Any], source: Any, code: ErrorCode, message: str | None, ot
             values[field.name] = source.name
         elif isinstance(field.type, Array) and isinstance(field.type.element, Struct):
             element = field.type.element.type
-            answers = any(part.name == "error_code" for part in fields_of(element))
-            counterpart = getattr(source, field.name, None) or (otherwise if answers else ())
+            counterpart = getattr(source, field.name, None) or (otherwise if _answers(element) else ())
             values[field.name] = [_reply(element, item, code, message) for item in counterpart]
         elif field.default is NO_DEFAULT and not field.default_is_list:
             values[field.name] = _nothing(field)
     return cls(**values)
+
+
+def _answers(element: type[Any]) -> bool:
+    """Tell whether such a thing has a place for a code, its own or in its partitions."""
+    parts = fields_of(element)
+    return any(part.name == "error_code" for part in parts) or any(
+        part.name == "partitions"
+        and isinstance(part.type, Array)
+        and isinstance(part.type.element, Struct)
+        and _answers(part.type.element.type)
+        for part in parts
+    )
 
 
 def _is_marked_producer(field: Field) -> bool:

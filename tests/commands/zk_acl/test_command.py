@@ -243,7 +243,9 @@ def test_it_goes_on_where_it_was_ended_halfway(
 def test_credentials_go_where_owners_alone_read(
     zk: ZooKeeper, zk_connect: str, tmp_path: Path, auth_file: Path, owner: ZooKeeperSecurity
 ) -> None:
-    (password := tmp_path / "password").write_text("a-word")
+    password = tmp_path / "password"
+    password.touch(0o600)
+    password.write_text("a-word")
     asked = ["users", "alter", "--zookeeper", zk_connect, "--zk-auth-file", str(auth_file), "--entity-name"]
     added = ["--add-config", "SCRAM-SHA-256=[]", "--password-file", str(password)]
 
