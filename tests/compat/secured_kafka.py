@@ -164,6 +164,8 @@ class SecuredKafka(RealKafka):
             )
         trusted = "".join((self.files / f"{name}.pem").read_text() for name in ("broker", "admin"))
         (self.files / "trust.pem").write_text(trusted)
+        for store in self.files.glob("*.p12"):
+            store.chmod(0o600)
 
     def _keytool(self, *args: str) -> None:
         program = find_java().executable.with_name("keytool")
