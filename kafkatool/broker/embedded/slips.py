@@ -26,7 +26,7 @@ def refuse_unknown(options: Iterable[str]) -> None:
 
     known = BrokerConfig.property_names()
     for name in options:
-        if name not in known and not is_read_of_one_listener(name):
+        if name not in known and not is_read_of_one_listener(name, known):
             raise RefusedError(f"no broker option {name}{meant(name, known)}")
 
 

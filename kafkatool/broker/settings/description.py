@@ -191,7 +191,7 @@ def _given(name: str, value: str) -> Setting:
 
 def _is_known(name: str) -> bool:
     """Tell whether a broker reads a property that is no setting of ``BrokerConfig``: a listener's, or ZooKeeper's login."""
-    return name in _READ or is_read_of_one_listener(name) or name.startswith("zookeeper.ssl.")
+    return name in _READ or is_read_of_one_listener(name, _READ) or name.startswith("zookeeper.ssl.")
 
 
 def is_secret(name: str) -> bool:

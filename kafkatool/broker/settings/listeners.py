@@ -5,7 +5,7 @@ Source: Kafka 2.8.0 server/KafkaConfig.scala, cluster/EndPoint.scala.
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from kafkatool.core.errors import ConfigError
 from kafkatool.core.model.security_protocols import SECURITY_PROTOCOLS
@@ -14,9 +14,6 @@ from kafkatool.core.model.values import Endpoint
 log = logging.getLogger(__name__)
 
 _PREFIX = "listener.name."
-_LISTENER = re.compile(  # a login is also told by mechanism
-    r"listener\.name\.[^.]+\.(?:(?:plain|scram-sha-(?:256|512))\.(?=sasl\.jaas\.config$))?"
-)
 _LISTENER = re.compile(r"(?P<name>[^:/]+)://(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^\[\]:]*)):(?P<port>\d+)")
 DEFAULT_PROTOCOL_MAP = {name: name for name in SECURITY_PROTOCOLS}
 
@@ -155,10 +152,10 @@ LISTENER_PROPERTIES = frozenset(
 _LOGINS = frozenset(f"{mechanism}.sasl.jaas.config" for mechanism in ("plain", "scram-sha-256", "scram-sha-512"))
 
 
-def is_read_of_one_listener(name: str) -> bool:
-    """Tell whether the property is told of one listener, and is one that a listener takes: a login for each mechanism."""
-    rest = name.removeprefix(_PREFIX)
-    return rest != name and rest.partition(".")[2] in LISTENER_PROPERTIES | _LOGINS
+def is_read_of_one_listener(name: str, known: Container[str]) -> bool:
+    """Tell whether the property is told of one listener, and is a ``known`` one, or a login told by mechanism, too."""
+    of_listener = name.removeprefix(_PREFIX).partition(".")[2]
+    return name.startswith(_PREFIX) and (of_listener in known or of_listener in _LOGINS)
 
 
 _REFUSED = ("principal.builder.class", "ssl.engine.factory.class", "sasl.kerberos.principal.to.local.rules")

@@ -35,6 +35,7 @@ def test_what_adjust_returns_is_had_besides() -> None:
     for made in (
         {},
         {"listener.name.ssl.ssl.client.auth": "none"},
+        {"listener.name.open.max.connections": "10"},
         {of_one_mechanism: "Login required;"},
         {"kt.fault.socket": "elsewhere"},
     ):
