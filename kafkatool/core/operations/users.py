@@ -51,13 +51,12 @@ def _users(zk: ZooKeeper, names: Sequence[str]) -> list[ScramUser]:
             with suppress(RefusedError):  # whom nobody can have made
                 paths[name] = ConfigZnode.path(USERS, name)
         nodes = dict(zip(paths, zk.get_where_permitted(list(paths.values())), strict=True))
-        found += [_user(zk, name, nodes.get(name)) for name in some]
+        found += [_user(zk, name, paths.get(name, ""), nodes.get(name)) for name in some]
     return found
 
 
-def _user(zk: ZooKeeper, name: str, node: Node | NoPermissionError | None) -> ScramUser:
+def _user(zk: ZooKeeper, name: str, path: str, node: Node | NoPermissionError | None) -> ScramUser:
     try:
-        path = ConfigZnode.path(USERS, name) if node is not None else ""
         if isinstance(node, NoPermissionError):
             node = zk.get(path)  # says whose it is
         config = ConfigZnode.decode(path, node.data) if node is not None else {}
