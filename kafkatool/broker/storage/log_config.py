@@ -61,6 +61,8 @@ class LogConfig:
     record_format: int
     """0, 1 or 2: the format of what is appended here; ``message.format.version``, but none that brokers of
     ``inter.broker.protocol.version`` do not know (ADM-89). What lies in the log is of the format it was written in."""
+    max_records_per_batch: int
+    """``kt.max.records.per.batch``, a broker setting."""
 
     @classmethod
     def from_broker(cls, config: BrokerConfig, overrides: Mapping[str, str]) -> Self:
@@ -87,6 +89,7 @@ class LogConfig:
             **values,
             validate_all_records=config.kt_validate_records == "full",
             record_format=min(record_format_of(version), record_format_of(spoken)),
+            max_records_per_batch=config.kt_max_records_per_batch,
         )
 
     def __str__(self) -> str:

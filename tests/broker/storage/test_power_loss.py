@@ -19,10 +19,11 @@ from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.broker.storage.directories.meta_properties import read_meta_properties, write_meta_properties
 from kafkatool.broker.storage.log.leader_epochs import LeaderEpochCache
 from kafkatool.broker.storage.log.log import Log
+from kafkatool.broker.storage.producers.producer_state import UNVERIFIED
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.protocol.records.batches import check_crc, iter_batches
+from kafkatool.core.protocol.records.batches import CONTROL, TRANSACTIONAL, check_crc, iter_batches
 from tests.broker.replication.world import ManualScheduler
-from tests.broker.storage.batch_builders import batch
+from tests.broker.storage.batch_builders import batch, marker
 from tests.broker.storage.logs import PARTITION, Later, broker_config, everything, make_log
 from tests.broker.storage.power_loss import at_every_step
 
@@ -109,6 +110,86 @@ def test_epochs_and_producers_are_those_of_the_records_that_are_left(
 
     for why, directory in at_every_step(tmp_path, monkeypatch, _flushed, act):
         _check(make_log(directory, recovery_point=24, **_SMALL), why, at_least=24)
+
+
+@pytest.mark.spec("BRK-140")
+def test_what_is_below_the_recovery_point_is_there_also_in_segments_that_are_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one epoch, so that no file of epochs is written, and no name comes to the disk with its own."""
+    logs: list[Log] = []
+
+    def act(log: Log) -> None:
+        logs.append(log)
+        _append(log, 8, 3)
+        log.flush()
+        _append(log, 8, 3)
+
+    points = set()
+    for why, directory in at_every_step(tmp_path, monkeypatch, _flushed, act):
+        points.add(point := logs[-1].state.recovery_point)
+        _check(make_log(directory, recovery_point=point, **_SMALL), why, at_least=point)
+    assert points == {24, 40}
+    assert any(24 <= segment.base_offset < 40 for segment in logs[-1].segments), "one is new"
+
+
+@pytest.mark.spec("BRK-140", "BRK-103")
+def test_what_was_aborted_below_the_recovery_point_is_still_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No start looks at markers below it again: readers would be given records that never were."""
+    logs: list[Log] = []
+
+    def act(log: Log) -> None:
+        logs.append(log)
+        for number in range(2):
+            log.append_as_leader(
+                batch(2, producer=(8, 0, 2 * number), attributes=TRANSACTIONAL), 3, verification=UNVERIFIED
+            )
+            log.append_as_leader(marker(commit=False, producer=(8, 0), base_offset=0), 3, origin_client=False)
+            log.high_watermark = log.log_end_offset
+            log.flush()
+
+    points = set()
+    for why, directory in at_every_step(tmp_path, monkeypatch, _flushed, act):
+        points.add(point := logs[-1].state.recovery_point)
+        found = make_log(directory, recovery_point=point, **_SMALL)
+        found.high_watermark = found.log_end_offset
+        for _, header in iter_batches(everything(found)):
+            if header.attributes & CONTROL:
+                read = found.read(header.base_offset - 2, 1, found.log_end_offset, min_one_batch=True)
+                aborted = found.aborted_transactions(read, found.log_end_offset)
+                assert [one.last_offset for one in aborted] == [header.base_offset], why
+        assert found.log_end_offset >= point, why
+    assert points == {24, 27, 30}
+
+
+@pytest.mark.spec("BRK-137", "BRK-103")
+def test_what_was_aborted_is_known_after_two_power_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first start scans the last segment, below the recovery point, and writes anew what was aborted in it."""
+
+    def with_one_aborted(directory: Path) -> Path:
+        log = make_log(directory, Later(), **_SMALL)
+        of_transaction = batch(value=bytes(180), producer=(8, 0, 0), attributes=TRANSACTIONAL)
+        log.append_as_leader(of_transaction, 3, verification=UNVERIFIED)
+        log.append_as_leader(marker(commit=False, producer=(8, 0), base_offset=0), 3, origin_client=False)
+        log.flush()
+        log.abandon()
+        return directory
+
+    def start_and_go_on(directory: Path) -> None:
+        log = make_log(directory, recovery_point=2, **_SMALL)
+        log.append_as_leader(batch(2), 3)
+        assert [segment.base_offset for segment in log.segments] == [0, 2], "so the flush does not come to the first"
+        log.flush()
+        points.append(log.state.recovery_point)
+
+    points = [2]
+    for why, directory in at_every_step(tmp_path, monkeypatch, with_one_aborted, start_and_go_on):
+        found = make_log(directory, recovery_point=points[-1], **_SMALL)
+        read = found.read(0, 1, found.log_end_offset, min_one_batch=True)
+        assert [one.last_offset for one in found.aborted_transactions(read, 2)] == [1], why
+    assert len(points) == 2, "the last step is the end"
 
 
 @pytest.mark.spec("BRK-60", "BRK-142", "BRK-137")

@@ -9,7 +9,7 @@ from struct import Struct
 
 import crc32c
 
-from kafkatool.broker.storage.batches.append_error import AppendError, RecordError
+from kafkatool.broker.storage.batches.append_error import AppendError, RecordError, TooMuchInsideError
 from kafkatool.broker.storage.batches.batch_rewrite import plain_records, with_records
 from kafkatool.broker.storage.batches.record_walk import check_walk
 from kafkatool.broker.storage.log_config import LogConfig
@@ -25,7 +25,6 @@ from kafkatool.core.protocol.records.batches import (
 )
 from kafkatool.core.protocol.records.legacy import LOG_APPEND_TIME
 
-_MOST_RECORDS = 1_000_000  # in a batch; the most that librdkafka can be told to gather
 _PACKED_RECORDS_PER_BYTE = (
     16  # each has an offset of its own: the smallest possible come to 1.3 with zstd, 0.7 with gzip
 )
@@ -50,10 +49,11 @@ def check_batch(batch: memoryview, config: LogConfig, now_ms: int, *, origin_cli
         raise _corrupt("the checksum is wrong")
     if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
         raise _corrupt(f"{header.record_count} records, last offset delta {header.last_offset_delta}")
-    if header.record_count > _MOST_RECORDS:
-        why = f"{header.record_count} records in a batch, the most are {_MOST_RECORDS}"
-        raise AppendError(ErrorCode.MESSAGE_TOO_LARGE, why)
     if origin_client:
+        if header.record_count > config.max_records_per_batch:
+            raise TooMuchInsideError(
+                f"{header.record_count} records in a batch, the most are {config.max_records_per_batch}"
+            )
         if header.codec and header.record_count > size * _PACKED_RECORDS_PER_BYTE:
             raise _corrupt(f"{size} bytes, compressed, cannot be {header.record_count} records")
         if header.attributes & CONTROL:
@@ -135,7 +135,7 @@ def check_records(records: Iterator[Record], config: LogConfig, now_ms: int) -> 
 def _unreadable(error: CorruptRecordsError) -> AppendError:
     """Return the refusal; of what is too large a client makes smaller batches, what is corrupt it sends again."""
     if isinstance(error, RecordsTooLargeError):
-        return AppendError(ErrorCode.MESSAGE_TOO_LARGE, str(error))
+        return TooMuchInsideError(str(error))
     return _corrupt(str(error))
 
 

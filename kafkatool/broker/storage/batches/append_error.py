@@ -20,3 +20,10 @@ class AppendError(KafkatoolError):
         super().__init__(message)
         self.code = code
         self.record_errors = record_errors
+
+
+class TooMuchInsideError(AppendError):
+    """A batch of more records, or more bytes of them decompressed, than one may have (SEC-102)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.MESSAGE_TOO_LARGE, message)

@@ -82,13 +82,13 @@ def from_set(records: bytearray | memoryview, header: MessageSetHeader, config: 
     in a wrapper they have to count from 0, and its time to be that of the newest record, else it is made anew.
     """
     if config.needs_records:
-        check_records(produced_records(records, header), config, now_ms)
+        check_records(produced_records(records, header, config.max_records_per_batch), config, now_ms)
     codec = header.codec if config.codec is None else config.codec
     if header.magic == config.record_format and header.codec == codec and _append_time(config, now_ms) is None:
         as_it_is = _plain_as_it_is(records, header, config) if not codec else _wrapper_as_it_is(records, header, config)
         if as_it_is is not None:
             return as_it_is
-    return _laid_out(produced_records(records, header), codec, config, now_ms)
+    return _laid_out(produced_records(records, header, config.max_records_per_batch), codec, config, now_ms)
 
 
 def from_batch(records: bytearray | memoryview, config: LogConfig, now_ms: int, *, origin_client: bool) -> OlderEntries:
@@ -104,7 +104,7 @@ def from_batch(records: bytearray | memoryview, config: LogConfig, now_ms: int, 
 
 
 def _plain_as_it_is(records: bytearray | memoryview, header: MessageSetHeader, config: LogConfig) -> OlderEntries:
-    count = sum(1 for _ in yielding_gil(produced_records(records, header)))
+    count = sum(1 for _ in yielding_gil(produced_records(records, header, config.max_records_per_batch)))
     if len(records) > min(config.max_message_bytes, config.segment_bytes):
         for _, entry in iter_batches(records):
             check_size(entry.size_bytes, config)
@@ -119,7 +119,7 @@ def _wrapper_as_it_is(
     if header.magic == 0 or wrapper is None:
         return None
     count, newest = 0, NO_TIMESTAMP
-    for count, record in enumerate(yielding_gil(produced_records(records, header)), 1):
+    for count, record in enumerate(yielding_gil(produced_records(records, header, config.max_records_per_batch)), 1):
         if record.offset != count - 1:
             return None
         newest = max(newest, record.timestamp)

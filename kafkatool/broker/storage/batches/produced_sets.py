@@ -3,7 +3,7 @@
 import time
 
 from kafkatool.broker.runtime.yielding import yielding_gil
-from kafkatool.broker.storage.batches.append_error import AppendError
+from kafkatool.broker.storage.batches.append_error import AppendError, TooMuchInsideError
 from kafkatool.broker.storage.batches.older_entries import OlderEntries, from_batch, from_set
 from kafkatool.broker.storage.log_config import RECORD_BATCHES, LogConfig
 from kafkatool.core.errors import CorruptRecordsError, RecordsTooLargeError
@@ -31,8 +31,8 @@ def as_stored(
         if config.record_format < RECORD_BATCHES:
             return from_set(records, header, config, now_ms)
         codec = header.codec if config.codec is None else config.codec
-        return up_converted(records, header, codec, yielding_gil)
+        return up_converted(records, header, codec, yielding_gil, most_records=config.max_records_per_batch)
     except RecordsTooLargeError as e:
-        raise AppendError(ErrorCode.MESSAGE_TOO_LARGE, str(e)) from e
+        raise TooMuchInsideError(str(e)) from e
     except CorruptRecordsError as e:
         raise AppendError(ErrorCode.CORRUPT_MESSAGE, str(e)) from e

@@ -480,7 +480,7 @@ class LogManager:
 
     def apply_retention(self) -> None:
         """Remove what no log has to keep, and idle producers."""
-        idle_since = time.time() * 1000 - self._config.transactional_id_expiration_ms
+        idle_since = time.time() * 1000 - self._config.producer_id_expiration_ms
         for one in (*self.logs(), *self.copies()):
             with contextlib.suppress(StorageError):  # its dir was taken offline; go on with the others
                 one.expire_producers(int(idle_since))

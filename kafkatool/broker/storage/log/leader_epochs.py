@@ -122,13 +122,15 @@ class LeaderEpochCache:
         with self._lock:
             self._path = directory / self._path.name
 
-    def sync(self) -> None:
-        """Bring changes to the disk. Raises OSError."""
+    def sync(self) -> bool:
+        """Bring changes to the disk, and with them the names in the directory; return whether there were any. OSError."""
         with self._lock:
-            if self._unsynced:
-                pairs = zip(self._epochs, self._starts, strict=True)
-                write_entries(self._path, (f"{epoch} {start}" for epoch, start in pairs))
-                self._unsynced = False
+            if not self._unsynced:
+                return False
+            pairs = zip(self._epochs, self._starts, strict=True)
+            write_entries(self._path, (f"{epoch} {start}" for epoch, start in pairs))
+            self._unsynced = False
+            return True
 
     def _keep(self, epochs: list[int], starts: list[int]) -> None:
         self._epochs, self._starts = epochs, starts

@@ -95,7 +95,7 @@ class Log:
         return sum(segment.size_bytes for segment in self.segments)
 
     def expire_producers(self, before_ms: int) -> None:
-        """Forget producers idle since then (transactional.id.expiration.ms)."""
+        """Forget producers idle since then (producer.id.expiration.ms)."""
         state = self.state
         with state.lock:
             state.producers.last_stable_offset(state.high_watermark)  # forgets transactions that ended long ago

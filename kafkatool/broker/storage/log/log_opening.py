@@ -22,7 +22,7 @@ from kafkatool.broker.storage.producers.producer_snapshot import delete_snapshot
 from kafkatool.broker.storage.producers.producer_state import ProducerState
 from kafkatool.broker.storage.segment.segment import INDEX_SUFFIXES, LOG_SUFFIX, MAX_RELATIVE_OFFSET, Segment, file_name
 from kafkatool.broker.storage.segment.segments import Segments
-from kafkatool.broker.storage.segment.transaction_index import append_aborted
+from kafkatool.broker.storage.segment.transaction_index import append_aborted, sync_aborted
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.records.batches import BatchHeader
 
@@ -110,6 +110,8 @@ def _recover(
         later = segments[number + 1 :]
         good = _observed(scan_valid(segment.file, 0, size_before), segment, state, epochs)
         segment.rebuild(_then_drop(directory, good, size_before, later), config.index_interval_bytes)
+        if sync_aborted(segment.transaction_index_path):
+            sync_directory(directory)  # it may lie below the recovery point: no flush would come to it again
         delete_snapshots(directory, above=state.end_offset)
         write_snapshot(directory, state)
         if segment.size_bytes < size_before:

@@ -3,15 +3,18 @@
 Source: Kafka 2.3.1 log/Log.scala.
 """
 
+import logging
 import random
 import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkatool.broker.storage.batches.append_checks import check_batch, recompressed, stamp_append_time
+from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.broker.storage.batches.older_entries import OlderEntries
 from kafkatool.broker.storage.batches.received_batches import ReceivedBatch, received_batches
 from kafkatool.broker.storage.batches.transaction_markers import read_marker
+from kafkatool.broker.storage.checkpoint import sync_directory
 from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.broker.storage.log.log_state import LogState, NewestBatch
 from kafkatool.broker.storage.log_config import RECORD_BATCHES, LogConfig
@@ -21,6 +24,8 @@ from kafkatool.broker.storage.producers.producer_state import Verification
 from kafkatool.broker.storage.segment.segment import FRESH_SUFFIX, MAX_RELATIVE_OFFSET, Segment, must_roll
 from kafkatool.broker.storage.segment.transaction_index import OpenTransactionIndex
 from kafkatool.core.protocol.records.batches import CONTROL, TRANSACTIONAL, BatchHeader, set_base_offset_and_epoch
+
+log = logging.getLogger(__name__)
 
 _KEPT_BYTES = 2048  # a larger newest batch is read from the file: it is sent from there without a copy
 
@@ -186,6 +191,7 @@ class LogWriter:
                 if header.producer_id >= 0:
                     if index is not None and header.attributes & CONTROL:
                         marker = records[position : position + header.size_bytes]
+                        self._tell_if_stale(header, base, marker)
                         if aborted := apply_marker(state.producers, header, base, marker):
                             index.append(aborted)
                     else:
@@ -196,6 +202,15 @@ class LogWriter:
             if index is not None:
                 index.close()
             done = through
+
+    def _tell_if_stale(self, header: BatchHeader, base: int, batch: memoryview) -> None:
+        """Say of a marker that a leader would refuse that the leader sent it; a follower takes it all the same (TXN-67)."""
+        if (marker := read_marker(batch)) is None:
+            return
+        try:
+            self._state.producers.check_marker(header, marker.coordinator_epoch)
+        except AppendError as e:
+            log.warning("%s: the leader's marker at offset %d is stale: %s", self._state.partition, base, e)
 
     def _roll_at(self, batch: ReceivedBatch) -> int:
         """Return the base of the segment that begins with the batch: its first offset, of which a wrapper tells the last.
@@ -267,9 +282,11 @@ class LogWriter:
         if state.closed or target <= state.recovery_point:
             return
         try:
+            is_any_new = False
             for segment in state.segments.from_offset(state.recovery_point):
-                segment.flush()
-            state.leader_epochs.sync()
+                is_any_new |= segment.flush() or segment.base_offset >= state.recovery_point
+            if not state.leader_epochs.sync() and is_any_new:
+                sync_directory(state.directory)  # a power cut could spare its data and take its name
             with state.lock:
                 if truncations != state.truncations:
                     return  # what lies below the target now may have been written behind the flush

@@ -19,7 +19,7 @@ from kafkatool.broker.storage.log_config import RECORD_BATCHES, LogConfig
 from kafkatool.broker.storage.segment.index_file import OFFSET_ENTRY, TIME_ENTRY, IndexFile
 from kafkatool.broker.storage.segment.recent_batches import RecentBatches
 from kafkatool.broker.storage.segment.segment_file import SegmentFile, write_all
-from kafkatool.broker.storage.segment.transaction_index import OpenTransactionIndex
+from kafkatool.broker.storage.segment.transaction_index import OpenTransactionIndex, sync_aborted
 from kafkatool.core.errors import CorruptRecordsError
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.records.batches import BatchHeader, iter_records
@@ -306,15 +306,17 @@ class Segment:
             cut.transaction_index.truncate(offset)
             cut.transaction_index.close()
 
-    def flush(self) -> None:
-        """Bring log and indexes to the disk. Raises OSError."""
+    def flush(self) -> bool:
+        """Bring log and indexes to the disk; return whether one is there that may be new by its name. Raises OSError."""
         file = self.file
         os.fsync(file.fileno())
+        has_aborted = sync_aborted(self.transaction_index_path)
         with self._lock:
             self.offset_index.write(sync=True)
             self.time_index.write(sync=True)
             if self._recent is None:
                 self._file = None
+        return has_aborted
 
     def mark_deleted(self, *, replaced: bool = False) -> None:
         """Rename the files so that they are gone for every later start; ``erase`` comes when readers are done.

@@ -54,6 +54,19 @@ def append_aborted(path: Path, aborted: AbortedTransaction) -> None:
     index.close()
 
 
+def sync_aborted(path: Path) -> bool:
+    """Bring all entries to the disk; return whether there are any. Raises OSError.
+
+    No start finds those again whose markers lie below the recovery point.
+    """
+    try:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def read_aborted(path: Path) -> Iterator[AbortedTransaction]:
     """Yield all entries; none without the file. Raises OSError."""
     try:

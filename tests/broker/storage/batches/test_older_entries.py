@@ -97,13 +97,15 @@ def test_records_of_each_age_become_entries_of_the_log(magic: int, source: int, 
 
 @pytest.mark.spec("ADM-91")
 def test_a_set_as_the_log_wants_it_keeps_its_bytes_but_for_the_offsets() -> None:
-    plain, offset = message_set(1, Codec.NONE), Struct(">q")
-    expected, position = bytearray(plain), 0
-    for number, (at, header) in enumerate(iter_batches(bytes(plain))):
-        offset.pack_into(expected, at, BASE + number)
-        position = at + header.size_bytes
-    assert position == len(expected)
-    assert stored(plain, 1, message_format_version="0.10.2") == expected
+    offset = Struct(">q")
+    for magic, version in VERSIONS.items():
+        plain = message_set(magic, Codec.NONE)
+        expected, position = bytearray(plain), 0
+        for number, (at, header) in enumerate(iter_batches(bytes(plain))):
+            offset.pack_into(expected, at, BASE + number)
+            position = at + header.size_bytes
+        assert position == len(expected)
+        assert stored(plain, magic, message_format_version=version) == expected
     wrapper = message_set(1, Codec.GZIP)
     expected = bytearray(wrapper)
     offset.pack_into(expected, 0, LAST)

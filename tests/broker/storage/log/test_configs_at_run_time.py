@@ -111,6 +111,7 @@ def world(zookeeper_server: ZooKeeperProcess, tmp_path_factory: pytest.TempPathF
             yield World(broker, connection, zk, managers[0])
 
 
+@pytest.mark.spec("BRK-125")
 def test_all_sixteen_are_tested() -> None:
     assert {one.name for one in DOCUMENTED} == _TESTED
 

@@ -16,6 +16,7 @@ from kafkatool.broker.groups.loader import load as load_groups
 from kafkatool.broker.storage.batches.transaction_markers import Marker, encode_marker
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.producers.producer_snapshot import read_snapshot, snapshots
+from kafkatool.broker.storage.producers.producer_state import UNVERIFIED
 from kafkatool.broker.storage.segment.transaction_index import read_aborted
 from kafkatool.broker.transactions.loader import load as load_transactions
 from kafkatool.broker.transactions.states import TransactionState
@@ -109,7 +110,7 @@ def producers(log: Log) -> list[dict[str, int]]:
     ]
 
 
-@pytest.mark.spec("TXN-64", "TXN-65", "TXN-66", "TXN-63")
+@pytest.mark.spec("TXN-64", "TXN-65", "TXN-66", "TXN-63", "TXN-103")
 @pytest.mark.parametrize("partition", DATA_PARTITIONS)
 def test_the_same_is_open_aborted_and_read_as_by_kafka(left: Left, partition: str) -> None:
     told = left.told[partition]
@@ -127,7 +128,7 @@ def test_the_same_is_open_aborted_and_read_as_by_kafka(left: Left, partition: st
             left.is_clean = True
 
 
-@pytest.mark.spec("TXN-64")
+@pytest.mark.spec("TXN-64", "TXN-103")
 @pytest.mark.parametrize("partition", DATA_PARTITIONS)
 def test_indexes_that_are_lost_are_made_anew_as_kafka_wrote_them(left: Left, partition: str) -> None:
     before = left.indexes(partition)
@@ -157,6 +158,11 @@ def test_followers_write_the_same_index_as_the_leader_and_cut_it_with_the_log(le
     index = tmp_path / "follower" / "00000000000000000000.txnindex"
     (kept,) = left.indexes("in-0").values()
     assert index.read_bytes() == kept
+    leader, data = make_log(tmp_path / "leader"), memoryview(everything(source))
+    for position, header in iter_batches(data):
+        sent = bytearray(8) + data[position + 8 : position + header.size_bytes]  # the append gives the offset
+        leader.append_as_leader(sent, 0, origin_client=False, verification=UNVERIFIED)
+    assert (tmp_path / "leader" / index.name).read_bytes() == kept
     follower.truncate_to(11)  # the marker of the second is at 11
     assert index.read_bytes() == kept[:34]
     follower.truncate_to(6)
@@ -182,9 +188,9 @@ def test_the_same_markers_are_refused_after_a_stop_and_after_a_kill(left: Left) 
         left.is_clean = True
 
 
-@pytest.mark.spec("TXN-60")
+@pytest.mark.spec("TXN-60", "TXN-103")
 def test_our_markers_are_kafkas_byte_for_byte(left: Left) -> None:
-    found = 0
+    found: list[bool] = []
     for partition in DATA_PARTITIONS:
         log = left.open(partition)
         data = memoryview(everything(log))
@@ -199,8 +205,8 @@ def test_our_markers_are_kafkas_byte_for_byte(left: Left) -> None:
             assert len(theirs) == 78 and header.base_sequence == -1 and header.attributes == TRANSACTIONAL | CONTROL
             assert header.last_offset_delta == 0, "one offset"
             assert bytes(ours)[16:] == theirs[16:], "all but offset, length and leader epoch, which the append writes"
-            found += 1
-    assert found >= 10
+            found.append(marker.committed)
+    assert len(found) >= 10 and set(found) == {True, False}
 
 
 @pytest.mark.spec("TXN-103", "TXN-98", "TXN-9")

@@ -101,7 +101,7 @@ def test_epochs_that_do_not_rise_are_damage(tmp_path: Path, text: str) -> None:
         LeaderEpochCache(tmp_path / "f")
 
 
-@pytest.mark.spec("BRK-59", "BRK-60")
+@pytest.mark.spec("BRK-45", "BRK-59", "BRK-60")
 def test_an_epoch_is_known_at_once_and_in_the_file_when_synced(tmp_path: Path) -> None:
     path = tmp_path / "f"
     cache = LeaderEpochCache(path)

@@ -161,13 +161,16 @@ def test_a_finished_compaction_takes_the_place_of_the_segments_it_covers(tmp_pat
     assert len(bases) == 3
     compacted = batch(base_offset=1, epoch=0) + batch(base_offset=3, epoch=0)
     (tmp_path / f"{0:020d}.log.swap").write_bytes(compacted)
-    (tmp_path / f"{0:020d}.index.swap").write_bytes(b"junk")
+    for kind in ("index", "timeindex"):
+        (tmp_path / f"{0:020d}.{kind}.swap").write_bytes(b"junk")
     for clean in (True, False):
         log = make_log(tmp_path, clean=clean)
         assert [s.base_offset for s in log.segments] == [0, 4]
         assert everything(log) == bytes(compacted + batch(base_offset=4, epoch=0) + batch(base_offset=5, epoch=0))
         assert log.read(0, 1, 6, min_one_batch=True).start.position == 0
+        assert not list(tmp_path.glob("*.swap"))
         log.close()
+        assert not [p for p in tmp_path.glob("*index") if b"junk" in p.read_bytes()]
 
 
 @pytest.mark.spec("BRK-139")

@@ -93,7 +93,7 @@ def test_another_format_is_for_what_is_appended_from_then_on(tmp_path: Path) -> 
     assert [(r.offset, r.timestamp) for r in read(log, 0)] == [(0, -1), (1, -1), (2, 1000), (3, 1001), (4, -1), (5, -1)]
 
 
-@pytest.mark.spec("ADM-98", "BRK-107")
+@pytest.mark.spec("ADM-98", "BRK-107", "ADM-91")
 @each_codec
 def test_format_1_is_searched_by_time(tmp_path: Path, codec: Codec) -> None:
     log = make_log(tmp_path, **options(1, segment_bytes="700", index_interval_bytes="0"))

@@ -2,11 +2,15 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kafkatool.broker.settings.description import BrokerOverrides
+from kafkatool.broker.settings.dynamic import in_force
 from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.broker.storage.batches.transaction_markers import Marker, encode_marker
+from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.producers.producer_state import UNVERIFIED
 from kafkatool.broker.storage.segment.transaction_index import read_aborted
@@ -90,7 +94,9 @@ def test_a_start_below_the_log_start_outlives_the_broker(tmp_path: Path, clean: 
 
 
 @pytest.mark.spec("TXN-67")
-def test_a_follower_takes_what_a_leader_would_refuse_and_goes_by_it_once_it_leads(tmp_path: Path) -> None:
+def test_a_follower_takes_what_a_leader_would_refuse_says_so_and_goes_by_it_once_it_leads(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     log = make_log(tmp_path)
     sent = (
         batch(base_offset=0, producer=(7, 5, 3), attributes=_TRANSACTIONAL)  # a first batch, asked of nobody
@@ -102,6 +108,8 @@ def test_a_follower_takes_what_a_leader_would_refuse_and_goes_by_it_once_it_lead
     )
     log.append_as_follower(memoryview(sent))
     assert log.log_end_offset == 6
+    told = [r.getMessage().partition(" is stale: ")[0] for r in caplog.records if r.levelname == "WARNING"]
+    assert told == [f"t-0: the leader's marker at offset {offset}" for offset in (3, 4)]
     for epoch, coordinator_epoch, code in (
         (5, 9, ErrorCode.INVALID_PRODUCER_EPOCH),
         (6, 6, ErrorCode.TRANSACTION_COORDINATOR_FENCED),
@@ -141,16 +149,84 @@ def test_a_producer_known_by_its_marker_alone_is_forgotten_by_the_markers_time(t
     assert list(log.active_producers()) == []
 
 
-@pytest.mark.spec("TXN-49", "BRK-91")
-def test_idle_producers_are_forgotten_after_the_expiration_of_ids_and_none_with_an_open_transaction(
-    tmp_path: Path,
+@pytest.mark.spec("TXN-49")
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+def test_an_idle_producer_is_forgotten_by_the_time_of_its_last_batch_over_a_stop_and_a_kill_too(
+    tmp_path: Path, clean: bool
 ) -> None:
-    hour_ms = 3_600_000
+    log = make_log(tmp_path)
+    for sequence, timestamp in ((0, 1000), (1, 5000)):
+        log.append_as_leader(batch(producer=(7, 0, sequence), timestamp=timestamp), 0)
+    replicate(log)
+    if clean:
+        log.close()
+    log = make_log(tmp_path, clean=clean)
+    replicate(log)
+    for before_ms, known in ((5000, [7]), (5001, [])):
+        log.expire_producers(before_ms)
+        assert [one.producer_id for one in log.active_producers()] == known
+
+
+@pytest.mark.spec("TXN-69")
+def test_records_that_are_too_old_go_across_an_open_transaction_and_leave_it_open(tmp_path: Path) -> None:
+    log = make_log(tmp_path, segment_bytes="80", retention_ms="3600000")
+    write(log, 7)
+    write(log, 8)
+    end(log, 8)
+    log.append_as_leader(batch(timestamp=int(time.time() * 1000)), 0)
+    replicate(log)
+    assert (log.last_stable_offset, log.log_end_offset) == (0, 4)
+    log.apply_retention()
+    assert (log.log_start_offset, log.last_stable_offset) == (3, 3), "the log start, until its marker comes"
+    assert [t.first_offset for t in log.open_transactions()] == [0]
+    end(log, 7)
+    replicate(log)
+    assert log.last_stable_offset == log.log_end_offset == 5
+    entries = [e for file in sorted(tmp_path.glob("*.txnindex")) for e in read_aborted(file)]
+    assert [(e.producer_id, e.first_offset, e.last_offset) for e in entries] == [(7, 0, 4)], "the true first"
+    assert listed(log, 3) == [(7, 0)], "what ended below the log start is named no more"
+
+
+_HOUR_MS = 3_600_000
+
+
+def _producers_left(log: Log, logs: LogManager) -> list[int]:
+    """Write as three producers, of which the oldest has a transaction open; return those that retention leaves."""
     now_ms = int(time.time() * 1000)
-    with world(tmp_path, transactional_id_expiration_ms=str(2 * hour_ms)) as broker:
+    for producer_id, age_ms, attributes in ((6, _HOUR_MS, 0), (7, 3 * _HOUR_MS, 0), (8, 9 * _HOUR_MS, _TRANSACTIONAL)):
+        sent = batch(producer=(producer_id, 0, 0), attributes=attributes, timestamp=now_ms - age_ms)
+        log.append_as_leader(sent, 0, verification=UNVERIFIED if attributes else None)
+    logs.apply_retention()
+    return [one.producer_id for one in log.active_producers()]
+
+
+@pytest.mark.spec("TXN-49", "BRK-91")
+@pytest.mark.parametrize(
+    ("settings", "left"),
+    [
+        ({}, [6, 7, 8]),
+        ({"transactional_id_expiration_ms": 2}, [6, 8]),
+        ({"producer_id_expiration_ms": 2}, [6, 8]),
+        ({"producer_id_expiration_ms": 2, "transactional_id_expiration_ms": 4}, [6, 8]),
+        ({"producer_id_expiration_ms": 4, "transactional_id_expiration_ms": 2}, [6, 7, 8]),
+    ],
+)
+def test_idle_producers_are_forgotten_after_their_own_expiration_else_that_of_ids_and_none_with_an_open_transaction(
+    tmp_path: Path, settings: dict[str, int], left: list[int]
+) -> None:
+    given: dict[str, Any] = {name: str(hours * _HOUR_MS) for name, hours in settings.items()}
+    with world(tmp_path, **given) as broker:
+        assert _producers_left(broker.lead().log, broker.logs) == left
+
+
+@pytest.mark.spec("TXN-49")
+def test_the_expiration_of_producers_changes_while_the_broker_runs(tmp_path: Path) -> None:
+    with world(tmp_path, transactional_id_expiration_ms=str(2 * _HOUR_MS)) as broker:
         log = broker.lead().log
-        for producer_id, age_ms, attributes in ((6, hour_ms, 0), (7, 3 * hour_ms, 0), (8, 3 * hour_ms, _TRANSACTIONAL)):
-            sent = batch(producer=(producer_id, 0, 0), attributes=attributes, timestamp=now_ms - age_ms)
-            log.append_as_leader(sent, 0, verification=UNVERIFIED if attributes else None)
-        broker.logs.apply_retention()
-        assert [one.producer_id for one in log.active_producers()] == [6, 8]
+        for all_brokers, own, left in ((4, None, [6, 7, 8]), (1 / 2, 4, [6, 7, 8]), (None, None, [6, 8])):
+            of_all, of_this = (
+                {} if hours is None else {"producer.id.expiration.ms": str(int(hours * _HOUR_MS))}
+                for hours in (all_brokers, own)
+            )
+            broker.logs.update_defaults(in_force(broker.config, BrokerOverrides(of_this, of_all)))
+            assert _producers_left(log, broker.logs) == left

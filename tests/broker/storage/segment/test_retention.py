@@ -118,7 +118,7 @@ def test_flush_messages_flushes_after_so_many_records(tmp_path: Path, follower: 
         assert log.state.recovery_point == flushed
 
 
-@pytest.mark.spec("BRK-143")
+@pytest.mark.spec("BRK-143", "TXN-5")
 def test_a_log_without_delete_in_its_policy_keeps_what_is_old_and_too_much(tmp_path: Path) -> None:
     log = _log(tmp_path, cleanup_policy="compact", retention_ms="0", retention_bytes="0")
     assert log.apply_retention() == 0
