@@ -9,7 +9,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from tests.histories.history import FAIL, INFO, NEVER, Operation, Poll, Send
+from tests.histories.history import FAIL, INFO, NEVER, OK, Operation, Poll, Send
 from tests.histories.versions import Finding, Versions
 
 WW, WR, PROCESS, REALTIME = "ww", "wr", "process", "realtime"
@@ -215,7 +215,10 @@ def _judge(
 
 
 def _process_edges(vertices: _Vertices, inside: set[int]) -> list[Edge]:
-    """Return edges along each process; sends with no poll between them are side by side."""
+    """Return edges along each process; sends with no poll between them are side by side.
+
+    None leads from a send that was not acknowledged: it may happen long after its process has gone on.
+    """
     edges: list[Edge] = []
     ends: dict[object, list[int]] = {}  # process -> what the next one comes after
     operations = sorted({vertices.operations[v].invoked: vertices.operations[v] for v in inside}.values(), key=_invoked)
@@ -224,9 +227,11 @@ def _process_edges(vertices: _Vertices, inside: set[int]) -> list[Edge]:
         for vertex in vertices.of_operation[operation.invoked]:
             if vertex not in inside:
                 continue
-            if type(vertices.parts[vertex]) is Send:
+            part = vertices.parts[vertex]
+            if type(part) is Send:
                 edges += [(b, vertex, PROCESS) for b in before]
-                beside.append(vertex)
+                if part.outcome == OK:
+                    beside.append(vertex)
             else:
                 edges += [(b, vertex, PROCESS) for b in beside or before]
                 before, beside = [vertex], []

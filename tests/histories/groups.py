@@ -141,19 +141,31 @@ def _resumes(versions: Versions, committed: _Committed) -> Iterator[Finding]:
                     yield Finding("resume-skip", key, text, (operation.completed, *versions.witnesses(key, passed[0])))
 
 
+def _committed_itself(operation: Operation) -> dict[int, int]:
+    """Return the highest offset of each key that the operation may have committed."""
+    found: dict[int, int] = {}
+    for commit in operation.commits:
+        for key, to in commit.offsets.items() if commit.outcome != FAIL else ():
+            found[key] = max(to, found.get(key, -1))
+    return found
+
+
 def group_skips(versions: Versions) -> Iterator[Finding]:
     """Find values that a group committed past without any of its members having got them (HIS-38)."""
-    polled: dict[tuple[str | None, int], dict[int | None, int]] = defaultdict(dict)  # value -> first line
+    polled: dict[tuple[str | None, int], dict[int | None, int]] = defaultdict(dict)  # value -> line that tells
     passing: dict[tuple[str | None, int], list[tuple[int, int]]] = defaultdict(list)  # line, offset
     last: dict[tuple[str | None, int], int] = {}
     for operation in versions.history.operations:
         if operation.group is None:
             continue
+        own = _committed_itself(operation)
         for poll in operation.polls:
-            for key, (_, values) in poll.runs.items():
+            for key, (offsets, values) in poll.runs.items():
                 mine = polled[operation.group, key]
-                for value in values:
-                    mine.setdefault(value, operation.completed)
+                for offset, value in zip(offsets, values, strict=True):
+                    # What it committed itself may have been passed, and resumed from, long before it was over.
+                    line = operation.invoked if offset < own.get(key, -1) else operation.completed
+                    mine[value] = min(mine.get(value, NEVER), line)
         for commit in operation.commits:
             # A commit behind polls of its operation is asked for at some moment after them.
             line = operation.completed if operation.polls else operation.invoked

@@ -11,7 +11,7 @@ from typing import Protocol
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat.real_kafka import RealKafka
-from tests.faults.schedule import Kind, Step, steps, steps_of
+from tests.faults.schedule import Step, steps, steps_of
 from tests.faults.world import BROKERS, OPTIONS, World
 from tests.histories.history import HistoryWriter
 from tests.integration.load import await_in_sync, make_topic
@@ -31,7 +31,7 @@ class Stage(Protocol):
     def bootstrap(self) -> str: ...
     @property
     def zk(self) -> ZooKeeper: ...
-    def plan(self, seed: int, kinds: Sequence[Kind] = ()) -> Iterator[Step]: ...
+    def plan(self, seed: int, kinds: Sequence[str] = ()) -> Iterator[Step]: ...
     def begin(self, step: Step) -> None: ...
     def end(self, step: Step) -> None: ...
     def down(self) -> None: ...
@@ -54,8 +54,8 @@ class OurStage:
     def zk(self) -> ZooKeeper:
         return self._world.zk
 
-    def plan(self, seed: int, kinds: Sequence[Kind] = ()) -> Iterator[Step]:
-        """Return the schedule of the seed, or one of these kinds alone."""
+    def plan(self, seed: int, kinds: Sequence[str] = ()) -> Iterator[Step]:
+        """Return the schedule of the seed, or one of these kinds alone (as ``steps_of`` takes them)."""
         return steps_of(seed, BROKERS, kinds) if kinds else steps(seed, BROKERS)
 
     def begin(self, step: Step) -> None:
@@ -92,7 +92,7 @@ class KafkaStage:
     def bootstrap(self) -> str:
         return self._kafka.bootstrap
 
-    def plan(self, seed: int, kinds: Sequence[Kind] = ()) -> Iterator[Step]:
+    def plan(self, seed: int, kinds: Sequence[str] = ()) -> Iterator[Step]:
         """Return the steps of the same seed that are of processes alone."""
         drawn = steps_of(seed, BROKERS, kinds) if kinds else steps(seed, BROKERS)
         return (step for step in drawn if {f.kind for f in step.faults} <= _PROCESS_FAULTS)

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkatool.core.errors import KafkatoolError
-from tests.faults.schedule import Kind
 from tests.faults.world import BROKERS
 from tests.histories import nemesis, workload
 from tests.histories.clients import facts, values
@@ -28,7 +27,7 @@ from tests.histories.history import HistoryWriter, read_file
 from tests.histories.timeline import write_page
 from tests.histories.verdict import CLEAN, Verdict, judge
 
-WORKERS: Final = 12
+WORKERS: Final = 24  # of which half wait for a leader that is away, most of the time
 _AHEAD: Final = 8  # keys whose topics are there before they are needed
 _STALLED_S: Final = 300
 _LEAVING_S: Final = 150
@@ -78,7 +77,7 @@ class Run:
         seed: int,
         cell: Cell,
         steps: int,
-        kinds: Sequence[Kind] = (),
+        kinds: Sequence[str] = (),
         least: int = 0,
     ) -> None:
         self._kinds, self._least = kinds, least
@@ -182,7 +181,7 @@ def run(
     operations: int,
     steps: int,
     pause_s: float,
-    kinds: Sequence[Kind] = (),
+    kinds: Sequence[str] = (),
     least: int = 0,
 ) -> Verdict:
     """Run the workload, until so many operations are done and the ``least`` steps are over; judge what was seen."""
@@ -198,7 +197,7 @@ def main() -> int:
     parser.add_argument("--operations", type=int, default=20_000, help="how many are done (%(default)s)")
     parser.add_argument("--steps", type=int, default=1000, help="end faults after that many steps (%(default)s)")
     parser.add_argument("--least", type=int, default=0, help="go on until that many steps are over (%(default)s)")
-    parser.add_argument("--faults", metavar="KINDS", help="faults of these kinds alone, as kill,freeze")
+    parser.add_argument("--faults", metavar="KINDS", help="faults of these kinds alone, as kill,isolate+expire")
     parser.add_argument("--pause", type=float, default=3, help="seconds between steps (%(default)s)")
     parser.add_argument("--kafka", metavar="VERSION", help="run on real Kafka of that version, as a control")
     parser.add_argument("--via", choices=("assign", "subscribe"), help="instead of what the seed draws")

@@ -48,6 +48,7 @@ def test_a_torn_last_line_is_dropped_and_its_operation_is_unknown() -> None:
         (lambda e: e[2].update(value=[["send", 0, 97]]), "line 2 sends 97 a second time"),
         (lambda e: e[1].update(value=[["send", 1, [0, 97], "ok"]]), "line 1 changes what was invoked"),
         (lambda e: e[1].update(value=[]), "line 1 changes what was invoked"),
+        (lambda e: e[1].update(value=[["send", 0, [0, 99], "ok"]]), "line 1 changes what was invoked"),
         (lambda e: e[3].update(time=0), "line 3 goes back in time"),
         (lambda e: e[2].update(f="bend"), "line 2 has the unknown f 'bend'"),
         (lambda e: e[1].update(type="maybe"), "line 1 has the unknown type 'maybe'"),
@@ -69,7 +70,7 @@ def test_a_torn_last_line_is_dropped_and_its_operation_is_unknown() -> None:
         ),
         (lambda e: e.insert(2, e[1] | {"index": 2}), "line 2 completes what was not invoked"),
     ],
-    ids=range(17),
+    ids=range(18),
 )
 def test_what_no_run_writes_is_refused_with_its_line(change: object, why: str) -> None:
     header, *entries = map(orjson.loads, lines("0 s x=a@0 ; 0 s x=b@1"))

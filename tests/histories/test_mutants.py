@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.histories.mutants import MUTANTS, Mutant, found_in, hunt, mutated, row
+from tests.histories.mutants import MUTANTS, TABLE, Mutant, Outcome, found_in, hunt, mutated, row, written
 
 
 @pytest.mark.spec("HIS-49")
@@ -14,7 +14,11 @@ def test_the_mutated_text_is_still_in_the_code(mutant: Mutant) -> None:
 def test_a_row_says_what_was_found() -> None:
     found = found_in("operations: 3\nANOMALY: duplicate 2 times: ...\nallowed (x): G0 1 times: ...\n")
     assert found == {"duplicate"}
-    assert "| yes | 2 | duplicate |" in row(next(m for m in MUTANTS if m.number == 16), 2, found)
+    mutant = next(m for m in MUTANTS if m.number == 16)
+    told = row(mutant, Outcome("freeze", 2, found))
+    assert told.endswith("| freeze | yes | 2 | duplicate |")
+    page = "before\n" + TABLE + "| 3 | x | kill | yes | 1 | y |\n| 16 | old | kill | **no** | 1 | nothing |\n\nafter\n"
+    assert written(page, [told]) == page.replace("| 16 | old | kill | **no** | 1 | nothing |", told)
 
 
 @pytest.mark.slow
@@ -23,5 +27,4 @@ def test_a_row_says_what_was_found() -> None:
 @pytest.mark.spec("HIS-49")
 def test_a_mutant_that_shows_aborted_records_is_caught() -> None:
     mutant = next(m for m in MUTANTS if m.number == 36)
-    _, found = hunt(mutant, 600)
-    assert found & mutant.shows
+    assert hunt(mutant, 600).is_caught(mutant)

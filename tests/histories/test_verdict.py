@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.histories.allowed import why_allowed
+from tests.histories.graph import PASSES
 from tests.histories.notation import history, lines
 from tests.histories.verdict import judge
 from tests.histories.versions import Finding
@@ -25,7 +27,7 @@ READ = "; 1 ends x:0..1 ; 1 final x:1"
         (f"0 s x=a@0 ; 1 p x:a@0 {READ}", 0, "no anomaly that is not allowed"),
         (f"0 s x=a@0 ; 1 p x:b@0 {READ}", 1, "ANOMALY: inconsistent-offsets 1 times: offset 0 of key 0 held 97 and 98"),
         ("", 2, "no header"),
-        ("0i s x=a@? ; 0i s x=b@?", 2, "process 0, which has ended"),
+        ("0i s x=a@? ; 0i s x=b@?", 2, "line 2 is of process 0, which has ended"),
         ("0 s x=a@0 ; 1i s x=b@? ; 2i s x=c@? ; 3 p x:a@0", 3, "only 1 of 3 sends were acknowledged"),
         ("0 s x=a@0 ; 0 s y=b@0 ; 1 p x:a@0", 3, "keys 1 were never polled"),
         (
@@ -51,7 +53,7 @@ def test_how_check_history_ends(tmp_path: Path, text: str, code: int, says: str)
     assert said[0] == said[1]
 
 
-@pytest.mark.spec("HIS-4")
+@pytest.mark.spec("HIS-4", "HIS-20")
 def test_the_command_says_a_line_for_each_kind_and_all_as_json(tmp_path: Path) -> None:
     text = "0 s x=a@0 ; 1 p x:Z@0 ; 1 p x:Y@1 ; 0 s x=c@2 ; 0f s x=d@? ; 2 p x:c@2 ; 3 p x:c@9"
     file = tmp_path / "history.jsonl"
@@ -100,7 +102,7 @@ def test_all_findings_can_be_had_as_json() -> None:
     assert json.loads(json.dumps(document)) == json.loads(json.dumps(document))
 
 
-@pytest.mark.spec("HIS-40")
+@pytest.mark.spec("HIS-40", "HIS-20", "HIS-26")
 @pytest.mark.parametrize(
     ("kind", "label", "options", "source", "allowed"),
     [
@@ -110,6 +112,8 @@ def test_all_findings_can_be_had_as_json() -> None:
         ("duplicate", "same epoch", {}, "ours", True),
         ("duplicate", "same epoch", {"idempotent": True}, "ours", False),
         ("duplicate", "unlabelled", {"idempotent": True}, "ours", False),
+        ("duplicate", "no producer id", {"idempotent": True, "client": "confluent-kafka"}, "ours", False),
+        ("duplicate", "another producer", {"idempotent": True, "client": "confluent-kafka"}, "ours", False),
         ("duplicate", "renumbered", {"idempotent": True, "client": "confluent-kafka"}, "ours", True),
         ("duplicate", "renumbered", {"idempotent": True, "client": "aiokafka"}, "ours", False),
         ("int-nonmonotonic-send", "", {"in_flight": 5}, "ours", True),
@@ -138,3 +142,73 @@ def test_what_is_allowed_is_said_by_the_header(
 ) -> None:
     finding = Finding(kind, 0, "", (), label)
     assert (why_allowed(finding, {"source": source, "options": options}) is not None) == allowed
+
+
+ALWAYS = frozenset({"int-send-skip", "G0", "G1c-ww"})
+OF_TRANSACTIONS = frozenset(
+    {"G1a", "precommitted-read", "early-read", "G1c", "G1c-process", "G1c-realtime", "torn-transaction"}
+)
+OF_UNSAFE_WRITES = frozenset(
+    {"lost-write", "unseen", "inconsistent-offsets", "poll-skip", "int-poll-skip", "nonmonotonic-poll"}
+    | {"int-nonmonotonic-poll", "end-backwards", "G0-realtime"}
+)
+OTHERS = frozenset(
+    {"phantom", "duplicate", "nonmonotonic-send", "int-nonmonotonic-send", "stuck", "start-backwards", "compacted-lost"}
+    | {"tombstone-skip", "G0-process", "owner-overlap", "zombie-commit", "commit-lost", "commit-backwards"}
+    | {"resume-skip", "group-skip", "eos-duplicate", "eos-loss"}
+)
+SAFE: dict[str, object] = {
+    "acks": "all",
+    "idempotent": True,
+    "in_flight": 5,
+    "transactional": True,
+    "isolation": "read_committed",
+    "min_isr": 2,
+    "unclean": False,
+    "faults": ["kill"],
+}
+
+
+@pytest.mark.spec("HIS-40", "HIS-26")
+@pytest.mark.parametrize(
+    ("options", "source", "more"),
+    [
+        ({}, "ours", set()),
+        ({}, "simulation", set()),
+        ({"idempotent": False}, "ours", {"duplicate", "int-nonmonotonic-send"}),
+        ({"idempotent": False, "in_flight": 1}, "ours", {"duplicate"}),
+        ({"transactional": False}, "ours", {"eos-duplicate"}),
+        ({"isolation": "read_uncommitted", "transactional": False}, "ours", OF_TRANSACTIONS | {"eos-duplicate"}),
+        (
+            {"isolation": "read_uncommitted"},
+            "ours",
+            OF_TRANSACTIONS | {"eos-duplicate", "commit-lost", "commit-backwards"},
+        ),
+        ({"acks": 1}, "ours", OF_UNSAFE_WRITES),
+        ({"acks": 0}, "ours", OF_UNSAFE_WRITES),
+        ({"acks": -1}, "ours", set()),
+        ({"unclean": True}, "ours", OF_UNSAFE_WRITES),
+        ({"min_isr": 1}, "ours", OF_UNSAFE_WRITES),
+        ({"min_isr": 1, "faults": []}, "ours", set()),
+        ({}, "kafka", {"stuck"}),
+        ({"late_end_txn": True}, "kafka", {"stuck", "G1a", "torn-transaction", "lost-write"}),
+        ({"late_end_txn": True}, "ours", set()),
+    ],
+)
+def test_by_each_header_these_kinds_are_allowed_and_no_others(
+    options: dict[str, object], source: str, more: frozenset[str]
+) -> None:
+    kinds = ALWAYS | OF_TRANSACTIONS | OF_UNSAFE_WRITES | OTHERS
+    header = {"source": source, "client": "confluent-kafka", "options": SAFE | options}
+    assert {kind for kind in kinds if why_allowed(Finding(kind, 0, "", ()), header) is not None} == ALWAYS | more
+
+
+@pytest.mark.spec("HIS-40")
+def test_no_kind_is_left_out_of_those() -> None:
+    sources = [
+        (ROOT / "tests" / "histories" / f"{name}.py").read_text() for name in ("logs", "atomic", "groups", "sends")
+    ]
+    found = {kind for source in sources for kind in re.findall(r'Finding\(\s*"([a-zA-Z0-9-]+)"', source)}
+    found |= {f"{prefix}{kind}" for prefix in ("", "int-") for kind in ("nonmonotonic-poll", "poll-skip")}
+    found |= {kind for each in PASSES for kind, _ in each.kinds}
+    assert found == ALWAYS | OF_TRANSACTIONS | OF_UNSAFE_WRITES | OTHERS

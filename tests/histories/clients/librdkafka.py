@@ -51,7 +51,7 @@ class Client:
         group: str | None = None,
         transactional_id: str | None = None,
         records_a_poll: int = 100,
-        poll_s: float = 0.02,
+        poll_s: float = 0.01,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.process = process
@@ -86,7 +86,7 @@ class Client:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "isolation.level": cell.isolation,
-                "fetch.wait.max.ms": 20,
+                "fetch.wait.max.ms": 100,  # a fetch that finds nothing costs the brokers as much as one that finds something
                 "fetch.error.backoff.ms": 50,
                 "partition.assignment.strategy": "range",
                 **_QUIET,

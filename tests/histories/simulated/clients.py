@@ -1,0 +1,386 @@
+"""The processes of the simulation: idempotent producers with several batches under way, consumers assigned to all keys."""
+
+import heapq
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+from kafkatool.broker.replication.partition.partition_reads import LATEST, PartitionRead, Reader, find_offset
+from kafkatool.broker.replication.partition.partition_reads import read_partition as read_of
+from kafkatool.broker.storage.batches.transaction_markers import read_marker
+from kafkatool.core.errors import CorruptRecordsError
+from kafkatool.core.protocol.codec.file_region import FileRegion
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.fetch import FetchRequestPartition
+from kafkatool.core.protocol.messages.list_offsets import ListOffsetsRequestPartition
+from kafkatool.core.protocol.records.batches import (
+    CONTROL,
+    TRANSACTIONAL,
+    Record,
+    encode_batch,
+    iter_batches,
+    iter_records,
+)
+from tests.broker.replication.world import Clock
+from tests.histories.clients.values import decode, encode
+from tests.histories.history import FAIL, INFO, OK, HistoryWriter
+from tests.histories.simulated.brokers import KEYS, PATIENCE_MS, READ, Broker, Produced, held_up_ms
+from tests.histories.simulated.controller import Controller
+from tests.histories.simulated.coordination import Coordination
+
+_ANSWER_MS: Final = 90.0  # so long one attempt waits
+_FETCHED_BYTES: Final = 2000
+_PAUSES: Final = 0.001  # of steps
+_PAUSE_MS: Final = (50, 150, 500)
+_WATCHES_MS: Final = 8.0
+_AGAIN_MS: Final = 20.0  # after a coordinator's answer that says to come again
+_AGAIN: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_FOR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,  # the one before it is on its way again
+        ErrorCode.UNKNOWN_PRODUCER_ID,  # likewise
+    }
+)
+
+Waits = Generator[None, None, Any]
+
+
+class Box:
+    """Where a coordinator's answer comes to, if one comes. ``is_late``: it was given up, and may be served yet."""
+
+    def __init__(self) -> None:
+        self.answer: Any = None
+        self.is_late = False
+
+    def put(self, answer: Any) -> None:
+        self.answer = answer
+
+
+Question = Callable[[Coordination, Box], object]
+
+
+class Values:
+    """Values and producer ids, each given once."""
+
+    def __init__(self) -> None:
+        self._value = self._producer_id = 0
+
+    def next(self) -> int:
+        self._value += 1
+        return self._value
+
+    def producer_id(self) -> int:
+        self._producer_id += 1
+        return self._producer_id
+
+
+class Process:
+    """One process: an operation at a time, each a generator that yields while it waits.
+
+    ``questions``: the part of its operations that ask for facts.
+    """
+
+    questions = 0.03
+
+    def __init__(
+        self,
+        number: int,
+        chance: Random,
+        brokers: Mapping[int, Broker],
+        controller: Controller,
+        clock: Clock,
+        writer: HistoryWriter,
+        values: Values,
+    ) -> None:
+        self.number, self.over, self.done = number, False, 0
+        self.is_busy, self.is_wanted = False, True
+        self._chance, self._brokers, self._controller = chance, brokers, controller
+        self._clock, self._writer, self._values = clock, writer, values
+        self._paused_until = 0.0
+        self.is_doubted = False  # taken for dead: another begins in its place while it goes on
+        self._producer_id, self._epoch = values.producer_id(), 0
+        self._sequences = dict.fromkeys(READ, 0)
+        self._positions = dict.fromkeys(KEYS, 0)
+        self._leaders: dict[int, tuple[int, int]] = {}  # as last heard: broker and epoch
+        self._doing = self._life()
+
+    def succeed(self, former: "Process") -> None:
+        """Take over from a process that is over, or taken for dead."""
+
+    def step(self) -> None:
+        """Go on until it waits again; now and then it stands still for a while."""
+        if self._clock() < self._paused_until:
+            return
+        if self.is_wanted and self._chance.random() < _PAUSES:
+            self._paused_until = self._clock() + self._chance.choice(_PAUSE_MS)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        next(self._doing)
+
+    def _life(self) -> Waits:
+        self._begin()
+        while True:
+            if self.is_wanted and not self.over:
+                self.is_busy = True
+                yield from self._ask() if self._chance.random() < self.questions else self._operate()
+                self.is_busy = False
+                self.done += 1
+            yield
+
+    def _begin(self) -> None:
+        self._write("invoke", "assign", list(KEYS))
+        self._write(OK, "assign", list(KEYS), **{"from": "start"})
+
+    def _write(self, kind: str, f: str, value: Any = None, **more: Any) -> None:
+        self._writer.write(self.number, kind, f, value, **more)
+
+    def _to(self, broker: int, request: Callable[[], object]) -> None:
+        """Send a request, which may be held up on its way."""
+        self._brokers[broker].send(request, held_up_ms(self._chance))
+
+    def _ask_coordinator(self, number: int, question: Question, patience_ms: float = PATIENCE_MS) -> Waits:
+        """Ask the leader of a coordinators' partition. The box is empty: there is none, or no answer came in time."""
+        box = Box()
+        state, _ = self._controller.state(number)
+        broker = self._brokers[state.leader or 1]
+        if state.leader is None or not broker.alive:
+            yield from self._wait(_AGAIN_MS)
+            return box
+        life = broker.life
+        self._to(broker.id, lambda: question(broker.coordination, box))
+        until = self._clock() + patience_ms
+        while box.answer is None or not self._is_heard(broker.id):
+            if not broker.alive or broker.life != life:
+                box.answer = None
+                return box
+            if self._clock() >= until:
+                box.answer, box.is_late = None, True
+                return box
+            yield
+        return box
+
+    def _wait(self, ms: float) -> Waits:
+        until = self._clock() + ms
+        while self._clock() < until:
+            yield
+
+    # --- operations -----------------------------------------------------------------------------------------------
+
+    def _operate(self) -> Waits:
+        asked: list[list[Any]] = []
+        key = self._chance.choice(KEYS)  # mostly to one key, one after the other: that is where order can break
+        for _ in range(self._chance.randint(1, 3)):
+            if self._chance.random() < 0.4:
+                asked += self._polls()
+            else:
+                asked.append(["send", key if self._chance.random() < 0.8 else self._chance.choice(KEYS), 0])
+                asked[-1][2] = self._values.next()
+        kinds = {part[0] for part in asked if part[0] != "offsets"}
+        f = "mixed" if len(kinds) == 2 else kinds.pop()
+        self._write("invoke", f, asked)
+        told: list[list[Any]] = []
+        while len(told) < len(asked) and not self.over:
+            if asked[len(told)][0] == "poll":
+                yield
+                told.append(["poll", self._poll()])
+                continue
+            if asked[len(told)][0] == "offsets":
+                told.append((yield from self._commit()))
+                continue
+            count = 1
+            while len(told) + count < len(asked) and asked[len(told) + count][0] == "send":
+                count += 1
+            together = asked[len(told) : len(told) + count]
+            told += yield from self._send(together)
+        for part in asked[len(told) :]:
+            told.append(not_come_to(part))
+        kind = INFO if self.over or any(part[0] == "send" and part[3] == INFO for part in told) else OK
+        self.over |= kind == INFO
+        self._write(kind, f, told, **({"end": True} if self.over else {}))
+
+    def _polls(self) -> list[list[Any]]:
+        """Return the parts of an operation of which one is a poll."""
+        return [["poll"]]
+
+    def _commit(self) -> Waits:
+        """Commit what was polled, if there is a group to commit for."""
+        raise NotImplementedError
+
+    def _send(self, parts: list[list[Any]], patience_ms: float = PATIENCE_MS) -> Waits:
+        """Send side by side, in their order; what is refused or not answered goes again."""
+        under_way = []
+        for _, key, value, *_ in parts:
+            under_way.append(_Sending(key, value, self._batch(key, value)))
+            self._sequences[key] += 1
+        deadline = self._clock() + patience_ms
+        while any(one.outcome is None for one in under_way) and self._clock() < deadline:
+            for one in under_way:
+                if one.outcome is None:
+                    self._attempt(one)
+            yield
+        return [
+            ["send", one.key, [one.offset, one.value], one.outcome or INFO, *part[3:]]
+            for one, part in zip(under_way, parts, strict=True)
+        ]
+
+    def _attempt(self, one: "_Sending") -> None:
+        sent = one.sent
+        if sent is not None and sent.code is not None and self._is_heard(one.to):
+            if sent.code is ErrorCode.NONE:
+                one.outcome, one.offset = OK, sent.offset
+                return
+            if sent.code not in _AGAIN:
+                one.outcome = INFO
+                return
+            one.sent, one.since = None, self._clock() + self._chance.choice((0, 5, 20))
+            self._leaders.pop(one.key, None)
+        elif sent is not None and (self._clock() - one.since > _ANSWER_MS or not self._brokers[one.to].alive):
+            one.sent, one.since = None, self._clock()
+            self._leaders.pop(one.key, None)
+        if one.sent is None and self._clock() >= one.since:
+            leader, _ = self._leader(one.key)
+            if leader and self._brokers[leader].alive:
+                one.sent, one.to, one.since = self._produced(one), leader, self._clock()
+                self._to(leader, partial(self._brokers[leader].produce, one.sent))
+            else:
+                self._leaders.pop(one.key, None)
+
+    def _produced(self, one: "_Sending") -> Produced:
+        return Produced(one.key, one.data)
+
+    def _batch(self, key: int, value: int, attributes: int = 0) -> bytes:
+        record = Record(0, 1000, None, encode(value, key, self.number), ())
+        return bytes(
+            encode_batch(
+                [record],
+                producer_id=self._producer_id,
+                producer_epoch=self._epoch,
+                base_sequence=self._sequences[key],
+                attributes=attributes,
+            )
+        )
+
+    def _poll(self) -> dict[int, list[tuple[int, int | None]]]:
+        runs: dict[int, list[tuple[int, int | None]]] = {}
+        for key in self._chance.sample(KEYS, 2):
+            pairs = self._fetched(key)
+            if pairs:
+                runs[key] = pairs
+        return runs
+
+    def _fetched(self, key: int) -> list[tuple[int, int | None]]:
+        """Read on, and move the position behind what was read."""
+        leader, epoch = self._leader(key)
+        if not self._is_heard(leader):
+            self._leaders.pop(key, None)
+            return []
+        read = fetch(self._brokers[leader], key, self._positions[key], epoch)
+        if read.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._positions[key] = 0  # auto.offset.reset, as its consumer is told to
+        elif read.error is not ErrorCode.NONE:
+            self._leaders.pop(key, None)
+        if read.error is not ErrorCode.NONE:
+            return []
+        pairs, self._positions[key] = records_of(read, self._positions[key])
+        return pairs
+
+    def _ask(self) -> Waits:
+        self._write("invoke", "ends")
+        yield
+        told: dict[int, tuple[int, int]] = {}
+        for key in KEYS:
+            self._leaders.pop(key, None)
+            leader, epoch = self._leader(key)
+            end = end_of(self._brokers[leader], key, epoch) if self._is_heard(leader) else None
+            if end is None:
+                self._write(FAIL, "ends", isolation="read_uncommitted")
+                return
+            told[key] = 0, end
+        self._write(OK, "ends", told, isolation="read_uncommitted")
+
+    # --- what it knows --------------------------------------------------------------------------------------------
+
+    def _leader(self, key: int) -> tuple[int, int]:
+        if key not in self._leaders:
+            state, _ = self._controller.state(key)
+            self._leaders[key] = state.leader or 0, state.leader_epoch
+        return self._leaders[key]
+
+    def _is_heard(self, broker: int) -> bool:
+        return broker != 0 and self._brokers[broker].alive and not self._brokers[broker].frozen
+
+
+class Watcher(Process):
+    """Asks for ends alone, again and again: what one leader has told the next one may not take back."""
+
+    questions = 1.0
+
+    def _ask(self) -> Waits:
+        yield from super()._ask()
+        yield from self._wait(_WATCHES_MS)
+
+
+def not_come_to(part: list[Any]) -> list[Any]:
+    match part[0]:
+        case "poll":
+            return ["poll", {}]
+        case "offsets":
+            return ["offsets", {}, FAIL]
+    return ["send", part[1], [None, part[2]], FAIL, *part[3:]]
+
+
+class _Sending:
+    """A value on its way."""
+
+    def __init__(self, key: int, value: int, data: bytes) -> None:
+        self.key, self.value, self.data = key, value, data
+        self.sent: Produced | None = None
+        self.to, self.since = 0, 0.0
+        self.outcome: str | None = None
+        self.offset: int | None = None
+
+
+def fetch(broker: Broker, key: int, offset: int, epoch: int = -1) -> PartitionRead:
+    """Read as a consumer what is committed, from what that broker takes for its own."""
+    wanted = FetchRequestPartition(
+        partition=key, current_leader_epoch=epoch, fetch_offset=offset, partition_max_bytes=_FETCHED_BYTES
+    )
+    return read_of(broker.partitions[key], wanted, Reader(-1, committed=True), _FETCHED_BYTES, min_one_batch=True)
+
+
+def end_of(broker: Broker, key: int, epoch: int = -1) -> int | None:
+    """Ask for the end of a key; None: not told."""
+    wanted = ListOffsetsRequestPartition(partition=key, current_leader_epoch=epoch, timestamp=LATEST)
+    found = find_offset(broker.partitions[key], wanted, Reader(-1), 5)
+    return None if found.error else found.offset
+
+
+def records_of(read: PartitionRead, offset: int) -> tuple[list[tuple[int, int | None]], int]:
+    """Take offsets and values out of what was read, from ``offset`` on, and where to read on.
+
+    What aborted transactions wrote is left out as Kafka's consumer does it. None is what no process can have sent.
+    """
+    data = bytes(read.records.read() if isinstance(read.records, FileRegion) else read.records)
+    pairs: list[tuple[int, int | None]] = []
+    aborted = [(one.first_offset, one.producer_id) for one in read.aborted or ()]
+    heapq.heapify(aborted)
+    skipped: set[int] = set()
+    for position, header in iter_batches(data):
+        batch = data[position : position + header.size_bytes]
+        while aborted and aborted[0][0] <= header.last_offset:
+            skipped.add(heapq.heappop(aborted)[1])
+        if header.attributes & CONTROL:
+            marker = read_marker(batch)
+            if marker is not None and not marker.committed:
+                skipped.discard(header.producer_id)
+        elif not (header.attributes & TRANSACTIONAL and header.producer_id in skipped):
+            try:
+                pairs += [(r.offset, decode(r.value)) for r in iter_records(batch) if r.offset >= offset]
+            except (CorruptRecordsError, ValueError):
+                pairs.append((max(header.base_offset, offset), None))
+        offset = max(offset, header.last_offset + 1)
+    return pairs, offset

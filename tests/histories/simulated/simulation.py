@@ -1,0 +1,274 @@
+"""A run of the simulation: faults and operations are functions of the seed, and what clients saw is a history."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from kafkatool.core.protocol.records.batches import CONTROL, TRANSACTIONAL
+from tests.broker.replication.world import Clock
+from tests.core.zookeeper.memory import MemoryEnsemble
+from tests.histories.history import FAIL, INFO, OK, HistoryWriter, read_file
+from tests.histories.simulated.brokers import (
+    BROKERS,
+    OFFSETS,
+    PARTITIONS,
+    READ,
+    Broker,
+    SimulatedZooKeeper,
+    Wires,
+)
+from tests.histories.simulated.clients import Process, Values, Watcher, end_of, fetch, records_of
+from tests.histories.simulated.controller import Controller
+from tests.histories.simulated.coordination import GROUP, TRANSFORMERS
+from tests.histories.simulated.disk import Disk
+from tests.histories.simulated.faults import KINDS, SESSION_MS, Fault, Faults, draw_faults
+from tests.histories.simulated.members import Member, committed_of
+from tests.histories.simulated.transactors import Transactor, Transformer
+from tests.histories.verdict import Verdict, judge
+
+_SETTLED_MS: Final = 6000
+_ENDED_MS: Final = 8000  # until the last transaction is over; what is open then hangs
+_READER: Final = 1_000_000
+_WATCHER: Final = _READER - 1
+_KINDS: Final = (Process, Member, Transactor, Transformer, Transactor, Member, Process, Transformer)
+
+
+class StalledError(Exception):
+    """After all faults the replicas did not come together again: nothing can be said of what clients saw."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What decides a run."""
+
+    seed: int
+    operations: int
+    processes: int
+    faults: tuple[Fault, ...]
+
+
+def drawn(seed: int, operations: int, kinds: Sequence[str] = KINDS) -> Schedule:
+    """Draw the schedule of a seed, with faults of these kinds for as long as operations may last."""
+    return Schedule(seed, operations, len(_KINDS), draw_faults(Random(f"faults {seed}"), operations * 12, kinds))
+
+
+class Simulation:
+    """One run, into one file. A step is a ms."""
+
+    def __init__(self, directory: Path, schedule: Schedule, disk: Disk) -> None:
+        self._schedule = schedule
+        self._chance = Random(f"steps {schedule.seed}")
+        self._clock, self._wires = Clock(), Wires()
+        ensemble = MemoryEnsemble()
+        self._values = Values()
+        self._brokers: dict[int, Broker] = {}
+        for broker in BROKERS:
+            zookeeper = SimulatedZooKeeper(ensemble, self._wires, broker)
+            self._brokers[broker] = Broker(
+                broker,
+                directory / str(broker),
+                zookeeper,
+                self._clock,
+                self._wires,
+                self._brokers,
+                Random(f"between {schedule.seed} {broker}"),
+                self._values.producer_id,
+                disk,
+            )
+        for one in self._brokers.values():
+            one.start()
+        self._controller = Controller(ensemble, self._brokers)
+        self._silent_since: dict[int, float] = {}
+        self._writer = HistoryWriter(
+            directory / "history.jsonl", _header(schedule), clock=lambda: int(self._clock() * 1e6)
+        )
+        told = (self._brokers, self._controller, self._wires, self._clock, self._chance)
+        self._faults = Faults(*told, self._tell)
+        self._doubted: list[Process] = []  # that go on beside who has taken over from them
+        self._processes = [self._process(n) for n in range(schedule.processes)]
+        self._watcher = self._process(_WATCHER, Watcher)
+
+    def play(self) -> None:
+        """Let the operations be done while faults come and go, then read everything. Raises StalledError."""
+        with self._writer:
+            self._faults.plan(self._schedule.faults)
+            done = 0
+            while done + sum(process.done for process in self._clients()) < self._schedule.operations:
+                self._step()
+                for place, process in enumerate(self._processes):
+                    if process.over or process.is_doubted:
+                        if process.over:
+                            done += process.done
+                        else:
+                            self._doubted.append(process)
+                        self._processes[place] = self._process(process.number + self._schedule.processes)
+                        self._processes[place].succeed(process)
+                done += sum(process.done for process in self._doubted if process.over)
+                self._doubted = [process for process in self._doubted if not process.over]
+            self._settle()
+            self._read_everything()
+        for broker in self._brokers.values():
+            broker.kill()
+
+    # --- time -----------------------------------------------------------------------------------------------------
+
+    def _step(self) -> None:
+        self._clock.pass_ms(1)
+        self._faults.pass_ms()
+        self._watch_sessions()
+        for broker in self._brokers.values():
+            if broker.alive and not broker.frozen:
+                for _ in range(4):
+                    broker.step(self._chance)
+        processes = self._clients()
+        for process in self._chance.sample(processes, (len(processes) + 1) // 2):
+            process.step()
+        self._watcher.step()
+
+    def _tell(self, fault: Fault) -> None:
+        self._writer.write("nemesis", INFO, "fault", {"begins": True, "faults": [str(fault)]})
+
+    def _clients(self) -> list[Process]:
+        return [*self._processes, *self._doubted]
+
+    def _watch_sessions(self) -> None:
+        for number, broker in self._brokers.items():
+            if broker.alive and not broker.frozen and self._wires.carry(number, 0):
+                self._silent_since.pop(number, None)
+                if number not in self._controller.live:
+                    self._controller.session_began(number)
+            elif self._clock() - self._silent_since.setdefault(number, self._clock()) > SESSION_MS:
+                self._controller.session_ended(number)
+
+    def _process(self, number: int, kind: type[Process] | None = None) -> Process:
+        chance = Random(f"process {self._schedule.seed} {number}")
+        kind = kind or _KINDS[number % len(_KINDS)]
+        return kind(number, chance, self._brokers, self._controller, self._clock, self._writer, self._values)
+
+    # --- the end --------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Let what is under way end, mend everything, and wait until all replicas are in sync."""
+        self._faults.is_over = True
+        for process in (*self._clients(), self._watcher):
+            process.is_wanted = False
+        over = self._clock() + _SETTLED_MS
+        while self._clock() < over:
+            if not any(process.is_busy for process in (*self._clients(), self._watcher)) and self._is_well():
+                self._await_ends()
+                return
+            self._wires.mend()
+            for broker in self._brokers.values():
+                broker.frozen, broker.stalled = False, ()
+                if not broker.alive and broker.id not in self._controller.live:
+                    broker.start()
+            self._step()
+        raise StalledError(f"seed {self._schedule.seed}: not in sync after all faults")
+
+    def _await_ends(self) -> None:
+        """Let the transactions that are open be ended by their coordinator."""
+        over = self._clock() + _ENDED_MS
+        while self._clock() < over and not (all(map(self._is_stable, PARTITIONS)) and self._has_stable_offsets()):
+            self._step()
+
+    def _is_stable(self, key: int) -> bool:
+        partition = self._leader_of(key).partitions[key]
+        end = partition.log.log_end_offset
+        return partition.high_watermark.offset == end == partition.log.last_stable_offset
+
+    def _has_stable_offsets(self) -> bool:
+        return all(committed_of(self._leader_of(OFFSETS), group) is not None for group in (GROUP, TRANSFORMERS))
+
+    def _leader_of(self, key: int) -> Broker:
+        return self._brokers[self._controller.state(key)[0].leader or 0]
+
+    def _is_well(self) -> bool:
+        if not self._controller.all_in_sync():
+            return False
+        for key in PARTITIONS:
+            state, _ = self._controller.state(key)
+            partition = self._brokers[state.leader or 0].partitions.get(key)
+            if partition is None or not partition.is_leader or partition.leader_epoch != state.leader_epoch:
+                return False
+            if partition.high_watermark.offset != partition.log.log_end_offset:
+                return False
+        return self._leader_of(OFFSETS).coordination.serves(GROUP)
+
+    def _read_everything(self) -> None:
+        write = self._writer.write
+        leaders = {key: self._leader_of(key) for key in READ}
+        ends = {key: (0, end_of(leaders[key], key)) for key in READ}
+        write(_READER, "invoke", "ends")
+        write(_READER, OK, "ends", ends, isolation="read_uncommitted")
+        write(_READER, "invoke", "assign", list(READ))
+        write(_READER, OK, "assign", list(READ), **{"from": "start"})
+        positions = dict.fromkeys(READ, 0)
+        for key, leader in leaders.items():
+            before = -1
+            while before < positions[key]:
+                before = positions[key]
+                pairs, positions[key] = records_of(fetch(leader, key, before), before)
+                if pairs:
+                    write(_READER, "invoke", "poll", [["poll"]])
+                    write(_READER, OK, "poll", [["poll", {key: pairs}]])
+        write(_READER, "invoke", "final")
+        write(_READER, OK, "final", positions)
+        for group in (GROUP, TRANSFORMERS):
+            write(_READER, "invoke", "committed", group=group)
+            committed = committed_of(self._leader_of(OFFSETS), group)
+            write(_READER, FAIL if committed is None else OK, "committed", committed, group=group)
+        write(_READER, "invoke", "batches")
+        write(_READER, OK, "batches", {key: list(_batches(leader, key)) for key, leader in leaders.items()})
+
+
+def _batches(broker: Broker, key: int) -> list[tuple[int, int, int, int, int, bool, bool]]:
+    return [
+        (
+            h.base_offset,
+            h.last_offset,
+            h.producer_id,
+            h.producer_epoch,
+            h.base_sequence,
+            bool(h.attributes & TRANSACTIONAL),
+            bool(h.attributes & CONTROL),
+        )
+        for segment in broker.partitions[key].log.segments
+        for _, h in segment.headers()
+    ]
+
+
+def _header(schedule: Schedule) -> dict[str, Any]:
+    options = {
+        "acks": "all",
+        "idempotent": True,
+        "transactional": True,
+        "in_flight": 5,
+        "isolation": "read_committed",
+        "via": "assign",
+        "reset": "earliest",
+        "min_isr": 2,
+        "unclean": False,
+        "cleanup": "delete",
+        "client": "simulated",
+        "faults": True,
+    }
+    return {
+        "seed": schedule.seed,
+        "source": "simulation",
+        "version": "",
+        "brokers": len(BROKERS),
+        "client": "simulated",
+        "options": options,
+    }
+
+
+def run(directory: Path, schedule: Schedule) -> Verdict:
+    """Play a schedule in an empty directory and judge what was seen. Raises StalledError."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    with Disk() as disk:
+        Simulation(directory, schedule, disk).play()
+    return judge(read_file(directory / "history.jsonl"))

@@ -1,0 +1,99 @@
+"""The simulated cluster's histories: the same for the same seed, clean, and not blind."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafkatool.broker.replication.following import follow
+from kafkatool.broker.replication.following.truncation import Truncation
+from kafkatool.broker.storage.log import log_reader
+from tests.histories.history import FAIL, INFO, OK, read_file
+from tests.histories.simulated.brokers import OUTPUT
+from tests.histories.simulated.faults import KINDS
+from tests.histories.simulated.shrinking import shrunk
+from tests.histories.simulated.simulation import Schedule, StalledError, drawn, run
+from tests.histories.verdict import CLEAN
+from tests.paths import ROOT
+
+_OPERATIONS = 300
+
+
+@pytest.mark.spec("HIS-48")
+def test_the_same_schedule_gives_the_same_history_byte_for_byte(tmp_path: Path) -> None:
+    for name in ("once", "again"):
+        run(tmp_path / name, drawn(5, _OPERATIONS))
+    once, again = ((tmp_path / name / "history.jsonl").read_bytes() for name in ("once", "again"))
+    assert once == again
+    run(tmp_path / "another", drawn(6, _OPERATIONS))
+    assert (tmp_path / "another" / "history.jsonl").read_bytes() != once
+
+
+@pytest.mark.spec("HIS-48")
+def test_no_order_of_a_set_shows_in_a_history(tmp_path: Path) -> None:
+    for hashes in ("1", "2"):
+        kept = ["--seeds", "5", "--operations", "200", "--keep", str(tmp_path / hashes)]
+        environment = {**os.environ, "PYTHONHASHSEED": hashes}
+        subprocess.run(
+            [sys.executable, "-m", "tests.histories.simulated", *kept], cwd=ROOT, env=environment, check=True
+        )
+    one, other = ((tmp_path / hashes / "5" / "history.jsonl").read_bytes() for hashes in ("1", "2"))
+    assert one == other
+
+
+@pytest.mark.spec("HIS-48")
+def test_transactions_come_to_every_end_with_values_and_with_offsets(tmp_path: Path) -> None:
+    transactions = []
+    for seed in (1, 2, 3):
+        run(tmp_path / "run", drawn(seed, _OPERATIONS * 2))
+        transactions += [o for o in read_file(tmp_path / "run" / "history.jsonl").operations if o.f == "txn"]
+    assert {o.type for o in transactions} == {OK, FAIL, INFO}
+    assert any(commit.offsets for o in transactions if o.type == OK for commit in o.commits)
+    outputs = [send for o in transactions for send in o.sends if send.key == OUTPUT]
+    assert outputs
+    assert all(send.source is not None for send in outputs)
+
+
+@pytest.mark.spec("HIS-48", "HIS-50")
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_clients_of_the_simulated_brokers_see_nothing_that_is_not_allowed(tmp_path: Path, seed: int) -> None:
+    verdict = run(tmp_path / "run", drawn(seed, _OPERATIONS))
+    assert verdict.exit_code == CLEAN, list(verdict.lines())
+
+
+@pytest.mark.spec("HIS-45", "HIS-48")
+def test_a_schedule_is_a_function_of_its_seed_and_has_every_kind_of_fault() -> None:
+    assert drawn(3, 2000) == drawn(3, 2000) != drawn(4, 2000)
+    assert {fault.kind for seed in range(20) for fault in drawn(seed, 2000).faults} == set(KINDS)
+    assert {fault.kind for fault in drawn(3, 2000, ["kill"]).faults} == {"kill"}
+
+
+@pytest.mark.spec("HIS-48", "HIS-49")
+def test_followers_that_cut_nothing_are_found_out_by_a_schedule_of_which_no_fault_can_be_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "decide_truncation", lambda _epochs, end, *_: Truncation(end, True))
+
+    def fails(schedule: Schedule) -> bool:
+        try:
+            return bool(run(tmp_path / "run", schedule).unallowed)
+        except StalledError:
+            return False
+
+    schedule = next(schedule for schedule in (drawn(seed, _OPERATIONS) for seed in range(1, 30)) if fails(schedule))
+    least = shrunk(schedule, fails)
+    assert fails(least)
+    assert 1 <= len(least.faults) < len(schedule.faults)
+    for fault in least.faults:
+        assert not fails(replace(least, faults=tuple(other for other in least.faults if other != fault)))
+
+
+@pytest.mark.spec("HIS-48", "HIS-49")
+def test_values_of_aborted_transactions_that_readers_are_not_told_of_are_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_reader, "_aborted_transactions", lambda *_: [])
+    assert "G1a" in {anomaly.kind for anomaly in run(tmp_path / "run", drawn(1, _OPERATIONS)).unallowed}
