@@ -57,12 +57,12 @@ def grow(directory: Path, lines: int) -> list[Path]:
     stories = [gzip.decompress(path.read_bytes()).decode("latin-1") for path in sorted(STORY.iterdir())]
     paths = [directory / f"broker-{number + 1}.state-change.log" for number in range(FILES)]
     for number, path in enumerate(paths):
-        text = stories[number % len(stories)].splitlines(keepends=True)
+        text = [_told(line) for line in stories[number % len(stories)].splitlines(keepends=True)]
         left, round_ = lines // FILES, 0
         with path.open("w", encoding="latin-1") as log:
             while left > 0:
                 shift = datetime.timedelta(minutes=10 * round_, milliseconds=7 * number)
-                moved = [_moved(line, shift, f"orders{round_ % 50}") for line in text[:left]]
+                moved = [_moved(at, line, shift, f"orders{round_ % 50}") for at, line in text[:left]]
                 log.writelines(moved)
                 left, round_ = left - len(moved), round_ + 1
     return paths
@@ -70,6 +70,7 @@ def grow(directory: Path, lines: int) -> list[Path]:
 
 def run(command: Sequence[str], output: Path, **environment: str) -> Run:
     """Runs a command with its stdout in a file. RuntimeError if it fails."""
+    others = children_of(os.getpid())
     peaks = {"java": 0, "python": 0, "root": 0}
     spent: dict[int, float] = {}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -83,7 +84,7 @@ def run(command: Sequence[str], output: Path, **environment: str) -> Run:
         watcher.join()
         errors.seek(0)
         told = errors.read().decode(errors="replace")
-    for waited_for in _reap():
+    for waited_for in _reap(others):
         spent.pop(waited_for, None)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if code:
@@ -157,12 +158,21 @@ def _table(title: str, runs: dict[str, list[Run]]) -> str:
     return "".join(rows)
 
 
-def _moved(line: str, shift: datetime.timedelta, topic: str) -> str:
-    if stamp := _STAMP.match(line):
-        at = datetime.datetime.strptime(stamp[1], "%Y-%m-%d %H:%M:%S") + shift
-        at += datetime.timedelta(milliseconds=int(stamp[2]))
-        line = f"[{at:%Y-%m-%d %H:%M:%S},{at.microsecond // 1000:03d}] {line[stamp.end() :]}"
-    return line.replace("orders", topic)
+def _told(line: str) -> tuple[datetime.datetime | None, str]:
+    """Gives the time of a line and what it says; a line of a stack trace has none."""
+    stamp = _STAMP.match(line)
+    if stamp is None:
+        return None, line
+    at = datetime.datetime.strptime(stamp[1], "%Y-%m-%d %H:%M:%S") + datetime.timedelta(milliseconds=int(stamp[2]))
+    return at, line[stamp.end() :]
+
+
+def _moved(at: datetime.datetime | None, said: str, shift: datetime.timedelta, topic: str) -> str:
+    said = said.replace("orders", topic)
+    if at is None:
+        return said
+    at += shift
+    return f"[{at:%Y-%m-%d %H:%M:%S},{at.microsecond // 1000:03d}] {said}"
 
 
 def _watch(pid: int, peaks: dict[str, int], spent: dict[int, float]) -> None:
@@ -182,19 +192,24 @@ def _watch(pid: int, peaks: dict[str, int], spent: dict[int, float]) -> None:
                 if parent == kind == "python":
                     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
                     spent[process] = (int(fields[11]) + int(fields[12])) / TICKS_PER_S
-                for children in Path(f"/proc/{process}/task").glob("*/children"):
-                    family += [(int(child), kind) for child in children.read_text().split()]
+                family += [(child, kind) for child in children_of(process)]
         time.sleep(SAMPLE_S)
 
 
-def _reap() -> list[int]:
-    """Waits for what the command left, and gives the processes; killed workers end at once."""
+def children_of(process: int) -> set[int]:
+    """Gives the processes that one has started, and those that were left to it. OSError if it has ended."""
+    tasks = Path(f"/proc/{process}/task").glob("*/children")
+    return {int(child) for children in tasks for child in children.read_text().split()}
+
+
+def _reap(others: set[int]) -> list[int]:
+    """Waits for what the command left, and gives the processes; killed workers end at once. Others are left alone."""
     reaped = []
-    while True:
-        try:
-            reaped.append(os.waitpid(-1, 0)[0])
-        except ChildProcessError:
-            return reaped
+    while left := children_of(os.getpid()) - others:
+        for process in left:
+            with suppress(ChildProcessError):
+                reaped.append(os.waitpid(process, 0)[0])
+    return reaped
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ def as_data(report: Report, *, utc: bool, with_skew: bool, asked: str | None = N
         },
         "visibility": {
             "modes": list(visibility.modes),
+            "hours": {mode: list(of_it) for mode, of_it in visibility.modes.items()},
             "leader_isr_changes": visibility.leader_isr,
             "offline": visibility.offline,
             "controllers": visibility.controllers,
@@ -58,7 +59,8 @@ def as_data(report: Report, *, utc: bool, with_skew: bool, asked: str | None = N
         "skew": _skew(report) if with_skew else None,
         "lines": {
             **{name: getattr(counts, name) for name in ("lines", "records", "continuation_lines", "orphan_lines")},
-            **{name: getattr(counts, name) for name in ("without_partition", "out_of_order", "unknown_form")},
+            **{name: getattr(counts, name) for name in ("without_partition", "out_of_order")},
+            **{name: getattr(counts, name) for name in ("unknown_form", "other_loggers")},
         },
         "plots": _plots(report),
     }
@@ -92,11 +94,12 @@ def _partition(summary: PartitionSummary, report: Report) -> Data:
     """Return a partition's row. What these logs cannot show is None where the count is 0 (SCL-19X)."""
     read = report.verdict.state != CANNOT_SAY
     sees_isr, sees_offline = read and report.visibility.leader_isr, read and report.visibility.offline
+    sees_failures = read and report.visibility.controllers
     data = asdict(summary)
     spans = data.pop("spans")
     data["leaderless_at_end"] = data.pop("leaderless_open")
     for name, visible in (
-        *(("isr_shrinks", sees_isr), ("isr_growths", sees_isr)),
+        *(("isr_shrinks", sees_isr), ("isr_growths", sees_isr), ("failed", sees_failures)),
         *(("outages", sees_offline), ("leaderless_ms", sees_offline), ("longest_leaderless_ms", sees_offline)),
     ):
         if not visible and data[name] == 0:

@@ -8,6 +8,7 @@ from kafkatool.core.model.values import in_number
 from kafkatool.core.statelog.history.chronology import BACK, CONTROLLER, GONE
 from kafkatool.core.statelog.history.report import BROKER_EVENTS
 from kafkatool.core.statelog.history.verdict import CANNOT_SAY, COMPLETE, NO_LOG_OF
+from kafkatool.core.statelog.lines.forms import KRAFT, ZOOKEEPER
 
 HIDDEN = "not visible"
 """Stands for what these logs cannot show (SCL-19X)."""
@@ -48,8 +49,14 @@ def text_lines(data: Data) -> Iterator[str]:
 
 
 def limits(data: Data) -> Iterator[str]:
-    """Yield what keeps the logs from telling all."""
+    """Yield what keeps the logs from telling all, and of lines of both modes which figure is of which."""
     yield from (f"{reason[0].upper()}{reason[1:]}." for reason in data["verdict"]["reasons"])
+    if len(hours := data["visibility"]["hours"]) > 1:
+        with_, without = (f"{first} to {last}" for first, last in (hours[ZOOKEEPER], hours[KRAFT]))
+        yield (
+            f"Lines with ZooKeeper ({with_}) and without ({without}): controllers, their changes and failed elections are "
+            "of the first alone, all other figures of both."
+        )
 
 
 def chronology(data: Data, most: int | None = None) -> Iterator[tuple[str, str]]:
@@ -99,11 +106,12 @@ def _counts(data: Data) -> str:
     visible = data["visibility"]
     shrinks = _count(totals["isr_shrinks"], "ISR shrink", bound=open_ or not visible["leader_isr_changes"])
     unclean = f"{_count(totals['unclean'], 'unclean election')} (records may be lost), " if totals["unclean"] else ""
+    decisions_bound = open_ or not visible["controllers"]
     controllers = "controller changes not visible"
     if visible["controllers"] or data["controllers"]:
-        controllers = _count(max(len(data["controllers"]) - 1, 0), "controller change", bound=open_)
+        controllers = _count(max(len(data["controllers"]) - 1, 0), "controller change", bound=decisions_bound)
     changes = _count(totals["leader_changes"], "leader change", bound=open_ or totals["unseen"] > 0)
-    failures = _count(totals["failed"], "failure", bound=open_)
+    failures = _count(totals["failed"], "failure", bound=decisions_bound)
     return f"{changes[0].upper()}{changes[1:]}, {unclean}{shrinks}, {failures}, {controllers}."
 
 

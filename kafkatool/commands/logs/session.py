@@ -318,6 +318,7 @@ def account(files: int, counts: Counts, **more: int) -> str:
         "records without partition": counts.without_partition,
         "records out of order in their file": counts.out_of_order,
         "dated lines of unknown form": counts.unknown_form,
+        "dated lines of other loggers": counts.other_loggers,
         **{name.replace("_", " "): number for name, number in more.items()},
     }
     return "\n".join(f"{name:<36}{number:>12}" for name, number in rows.items())

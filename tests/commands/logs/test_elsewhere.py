@@ -12,6 +12,7 @@ from tests.core.statelog.logs import record
 from tests.waiting import eventually
 
 DEADLINE_S = 280
+FACTS = 150_000
 
 
 @pytest.fixture
@@ -52,6 +53,36 @@ def test_a_killed_merge_leaves_nothing_under_the_name_and_a_second_run_works(log
     written = b"".join(path.read_bytes() for path in sorted(merged.glob("part-*")))
     in_order = sorted(log.read_bytes().splitlines(keepends=True), key=lambda line: line[:24])
     assert written == b"".join(in_order)
+
+
+def _isr_of_one_partition(change: int) -> bytes:
+    state = f"leader=1, leaderEpoch=1, isr=[{'1' if change % 2 else '1, 2'}], zkVersion={change}, replicas=[1, 2]"
+    return record(
+        f"2016-01-01 10:{change // 6000:02d}:{change // 100 % 60:02d},{change % 100:02d}0",
+        f"[Broker id=1] Cached leader info PartitionState(controllerEpoch=1, {state}, offlineReplicas=[]) for partition t-0 "
+        "in response to UpdateMetadata request sent by controller 1 epoch 1 with correlation id 1",
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.spec("SCL-22X")
+@pytest.mark.parametrize("command", ["timeline", "report"])
+def test_a_partition_with_more_facts_than_a_task_has_memory_for_is_told_as_files_are(
+    command: str, tmp_path: Path
+) -> None:
+    (directory := tmp_path / "there").mkdir()
+    with (directory / "state-change.log").open("wb") as log:
+        log.writelines(_isr_of_one_partition(change) for change in range(FACTS))
+    told = []
+    # Only where Spark carries everything is a limit set, which its Python keeps to: 150,000 facts at once need 450 MB.
+    for logs, *more in ((str(directory),), (directory.as_uri(), "--spark-conf", "spark.executor.pyspark.memory=300m")):
+        kt = [sys.executable, "-m", "kafkatool", "logs", command, "--master", "local[2]", "--logs", logs, *more]
+        done = subprocess.run(kt, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        told.append(done.stdout.replace(directory.as_uri(), str(directory)))
+    assert told[0] == told[1]
+    assert command != "timeline" or told[0].count("\n") > FACTS
 
 
 @pytest.mark.spec("SCL-2")

@@ -73,6 +73,7 @@ def test_the_log_goes_to_stdout_and_the_account_to_stderr(no_spark: object, log:
         "records without partition": 0,
         "records out of order in their file": 1,
         "dated lines of unknown form": 0,
+        "dated lines of other loggers": 0,
     }
 
 
@@ -183,6 +184,7 @@ def test_each_class_of_lines_has_its_own_count(
         "records without partition": 5,
         "records out of order in their file": 1,
         "dated lines of unknown form": 2,
+        "dated lines of other loggers": 0,
         **dropped,
     }
 

@@ -40,6 +40,7 @@ def test_the_example_outage_in_figures() -> None:
     assert report["lines"]["unknown_form"] == 0
     assert report["visibility"] == {
         "modes": ["zookeeper"],
+        "hours": {"zookeeper": ["2026-11-21 16:00", "2026-11-21 16:59"]},
         "leader_isr_changes": True,
         "offline": True,
         "controllers": True,
@@ -176,6 +177,56 @@ def test_dated_lines_of_another_layout_are_not_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("SCL-25X")
+def test_lines_of_other_loggers_are_counted_apart_and_leave_nothing_open(tmp_path: Path) -> None:
+    """As in a container, where all of a broker's loggers write to one stream."""
+
+    def of(logger: str, message: str, level: str = "INFO") -> bytes:
+        return record("00,002", message, level).replace(b"(state.change.logger)", f"({logger})".encode())
+
+    log = tmp_path / "state-change.log"
+    log.write_bytes(
+        record("00,001", ONLINE)
+        + of("kafka.controller.KafkaController", "[Controller id=7 epoch=9] Something new about t-0", "TRACE")
+        + of("org.apache.kafka.clients.NetworkClient", "[NodeClient] Node 5 disconnected.")
+    )
+    made = run("report", "--logs", log, "--strict")
+    assert (made.exit_code, made.stdout.startswith("cannot say")) == (0, False)
+    (report,) = document("report", "--logs", log)["items"]
+    assert (report["lines"]["other_loggers"], report["lines"]["unknown_form"]) == (2, 0)
+    assert [b["broker"] for b in report["brokers"]] == [1]
+    assert [c["broker"] for c in report["controllers"]] == [1]
+    assert (
+        "dated lines of other loggers                   2" in run("merge", "--logs", log, "--out", "/dev/null").stderr
+    )
+    log.write_bytes(log.read_bytes() + record("00,003", "[Broker id=1] Something new about t-0."))
+    assert verdict_line("--logs", log).startswith(
+        f"cannot say: 1 of 2 dated lines are of unknown form (first: {log}:4)"
+    )
+    log.write_bytes(of("cut", "[Broker id=1] Something new about t-0 (and"))
+    assert verdict_line("--logs", log).startswith("cannot say: 1 of 1 dated lines"), "a word is no logger"
+
+
+@pytest.mark.spec("SCL-25X", "SCL-28X")
+def test_a_gap_makes_none_seen_of_no_time_without_leader(tmp_path: Path) -> None:
+    log = tmp_path / "state-change.log"
+    cached = (
+        "[Broker id=1] Cached leader info UpdateMetadataPartitionState(topicName='t', partitionIndex=0, controllerEpoch=1, "
+        "leader=1, leaderEpoch=0, isr=[1], zkVersion={}, replicas=[1], offlineReplicas=[]) for partition t-0 in response to "
+        "UpdateMetadata request sent by controller 1 epoch 1 with correlation id 3"
+    )
+    whole = record("00,001", ONLINE) + record("00,002", cached.format(0), "TRACE")
+    log.write_bytes(whole)
+    assert verdict_line("--logs", log).startswith("None of 1 partition was without leader.")
+    log.write_bytes(whole + record("00,003", cached.format(4), "TRACE"))
+    made = run("report", "--logs", log)
+    assert made.stdout.startswith(
+        "1 partition; none was seen without leader, but these logs do not tell all. At least 0"
+    )
+    assert not re.search(r"\b(None of|never)\b", made.stdout)
+    assert re.search(r" t-0 +none seen +none seen ", made.stdout)
+
+
+@pytest.mark.spec("SCL-25X")
 def test_a_broker_without_a_file_is_named(tmp_path: Path) -> None:
     log, page = tmp_path / "state-change.log", tmp_path / "r.html"
     log.write_bytes(record("00,001", ONLINE.replace("List(1)", "List(1, 7)")))
@@ -206,6 +257,13 @@ def test_logs_of_both_modes_in_one_run_or_file_hide_what_either_hides(in_one_fil
     assert run("timeline", "--logs", logs, "--strict").exit_code == 0
     (report,) = document("report", "--logs", logs)["items"]
     assert report["visibility"]["modes"] == ["zookeeper", "kraft"]
+    with_, without = report["visibility"]["hours"]["zookeeper"], report["visibility"]["hours"]["kraft"]
+    text = run("report", "--logs", logs).stdout
+    assert (
+        f"Lines with ZooKeeper ({with_[0]} to {with_[1]}) and without ({without[0]} to {without[1]}): controllers, their "
+        "changes and failed elections are of the first alone, all other figures of both.\n"
+    ) in text
+    assert re.search(r"at least \d+ controller changes?\.", text.splitlines()[0])
     assert (report["visibility"]["offline"], report["visibility"]["controllers"]) == (False, False)
     assert report["lines"]["unknown_form"] == 0
     assert report["verdict"]["state"] == "partial"
@@ -277,6 +335,47 @@ def test_at_the_default_level_changes_are_counted_and_what_it_hides_is_said(vers
         assert "controllers" not in hidden
         assert cards(page)["controller changes"] == "1"
         assert cards(page)["ISR shrinks / growths"].startswith("≥ ")
+
+
+@pytest.mark.spec("SCL-26X", "SCL-25X", "SCL-19X")
+@pytest.mark.parametrize("version", ["2.8.2", "3.9.1"])
+def test_what_can_be_seen_is_decided_by_broker_and_by_the_hour(version: str, tmp_path: Path) -> None:
+    """The level of one broker, then of all, is lowered an hour later. Real logs, whose clock is moved on."""
+
+    def an_hour_later(line: str) -> str:
+        return f"{line[:12]}{int(line[12:14]) + 1:02}{line[14:]}" if record_time(line) else line
+
+    def write(*at_info: int) -> None:
+        for path in story(version):
+            broker = int(re.findall(r"\d+", path.name)[0])
+            lines = lines_of(path)
+            later = [an_hour_later(line) for line in lines if broker not in at_info or "] TRACE " not in line]
+            (tmp_path / path.stem).write_text("\n".join([*lines, *later, ""]), "latin-1")
+
+    def seen() -> tuple[bool, bool, list[str]]:
+        (report,) = document("report", "--logs", tmp_path)["items"]
+        visibility = report["visibility"]
+        assert all(f"not visible: {hidden}" in report["verdict"]["reasons"] for hidden in visibility["not_visible"])
+        return visibility["leader_isr_changes"], visibility["offline"], visibility["not_visible"]
+
+    write()
+    assert seen() == (True, True, [])
+    write(2)
+    alone = "what broker 2 alone would tell at TRACE (its logs are of INFO then)"
+    assert seen() == (True, True, [alone])
+    write(1, 2, 3, 4)
+    day, hour = lines_of(story(version)[0])[0][1:14].split()
+    when = f", in 1 hour from {day} {int(hour) + 1:02}:00 to {day} {int(hour) + 1:02}:59"
+    isr, offline, (isr_hidden, offline_hidden) = seen()
+    assert (isr, offline) == (False, False)
+    assert isr_hidden.startswith("ISR changes that leaders make") and isr_hidden.endswith(when)
+    assert offline_hidden.startswith("partitions going offline") and offline_hidden.endswith(when)
+    until = f"{day} {hour}:59:59,999"
+    (before,) = document("report", "--logs", tmp_path, "--end-time", until)["items"]
+    assert before["visibility"]["not_visible"] == [], "the hour is not of the time asked for"
+    page = tmp_path / "r.html"
+    assert run("report", "--logs-regex", f"{tmp_path}/.*log", "--html", page).exit_code == 0
+    assert cards(page)["ISR shrinks / growths"].startswith("≥ ")
 
 
 @pytest.mark.spec("SCL-20X")

@@ -135,6 +135,21 @@ def test_nothing_about_a_partition_is_not_that_nothing_happened_to_it() -> None:
     assert told["verdict"] == {"state": "complete", "reasons": [], "asked": "payments-99"}
 
 
+@pytest.mark.spec("SCL-25X")
+def test_a_broker_without_a_file_is_named_before_the_facts(tmp_path: Path) -> None:
+    state = "LeaderAndIsr(leader=1, leaderEpoch=0, isr=List(1, 7), zkVersion=0)"
+    (tmp_path / "state-change.log").write_bytes(
+        record(
+            "00,001",
+            f"[Controller id=1 epoch=1] Changed partition t-0 from NewPartition to OnlinePartition with state {state}",
+        )
+    )
+    lines = run("timeline", "--logs", tmp_path).stdout.splitlines()
+    assert lines[0] == "no log of broker 7 is here"
+    told = document("timeline", "--logs", tmp_path)["verdict"]
+    assert (told["state"], told["reasons"][0]) == ("partial", lines[0])
+
+
 @pytest.mark.spec("SCL-21X")
 def test_a_topic_regex_is_of_whole_names() -> None:
     assert run("timeline", "--logs", EXAMPLE, "--topic-regex", "click|lick.*").stdout == (

@@ -10,6 +10,7 @@ from kafkatool.core.statelog.history.observations import Observation
 from kafkatool.core.statelog.jobs.carrier import Parts
 from kafkatool.core.statelog.jobs.gathering import Gathered, partitions_of
 from kafkatool.core.statelog.sources.source import FileExtent, Source
+from kafkatool.core.statelog.sources.spilling import Many
 from tests.paths import DATA
 
 CAPTURES = DATA / "state-change-logs"
@@ -32,7 +33,7 @@ class InProcess:
         return [function(item) for item in items]
 
 
-def observations_of(gathered: Gathered) -> list[tuple[str, int, list[Observation]]]:
+def observations_of(gathered: Gathered) -> list[tuple[str, int, Many[Observation]]]:
     """Return topic, partition and all observations of each partition gathered here."""
     found = gathered.scattered.each(
         lambda entries: list(partitions_of(entries, gathered.first_lines)), range(gathered.buckets)

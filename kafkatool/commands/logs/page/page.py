@@ -117,7 +117,7 @@ def _cards(data: Data) -> Iterator[str]:
     longest = duration(totals["longest_leaderless_ms"]) if totals["outages"] or offline else 0
     controllers: object = HIDDEN
     if visible["controllers"] or data["controllers"]:
-        controllers = bound(max(len(data["controllers"]) - 1, 0), not unread)
+        controllers = bound(max(len(data["controllers"]) - 1, 0), visible["controllers"] and not unread)
     cards = [
         (bound(totals["without_leader"], offline), "partitions without leader, at times", totals["without_leader"]),
         (bound(longest, offline), "longest without leader", totals["outages"]),
@@ -126,7 +126,7 @@ def _cards(data: Data) -> Iterator[str]:
         (shrinks if shrinks == growths == HIDDEN else f"{shrinks} / {growths}", "ISR shrinks / growths", 0),
         (controllers, "controller changes", 0),
         (bound(totals["unclean"], not unread), "unclean elections", totals["unclean"]),
-        (bound(totals["failed"], not unread), "failed transitions", totals["failed"]),
+        (bound(totals["failed"], visible["controllers"] and not unread), "failed transitions", totals["failed"]),
         (totals["unseen"], "changes not in these logs", 0),
         (totals["ignored"] + totals["stale_controllers"], "stale requests ignored", 0),
     ]

@@ -6,13 +6,15 @@ way where the controller gave its leaderships away while it was alive, and took 
 does both. One that only leaders have removed may live on, too slow to keep up.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from kafkatool.core.statelog.history.facts import Fact
+from kafkatool.core.statelog.history.fact import Fact
 from kafkatool.core.statelog.history.observations import milliseconds
 from kafkatool.core.statelog.lines.forms import KRAFT
+from kafkatool.core.statelog.sources.spilling import Many
 
 ONE_DEATH_MS: Final = 10_000
 """A broker's losses with no longer pause between them have one cause; a controller needs seconds for many partitions."""
@@ -71,15 +73,16 @@ class Moment(NamedTuple):
     handed_over: int = 0
 
 
-def standings(facts: Sequence[Fact]) -> Iterator[tuple[str, int, Standing]]:
-    """Yield time, broker and change for each time that a broker enters or leaves one partition's ISR."""
-    if len({broker for fact in facts for broker in fact.isr or ()}) < 2 and any(fact.mode == KRAFT for fact in facts):
+def standings(facts: Many[Fact]) -> Iterator[tuple[str, int, Standing]]:
+    """Yield time, broker and change for each time that a broker enters or leaves one partition's ISR. OSError."""
+    if _is_one_brokers_alone(facts):
         return  # without ZooKeeper nobody but the one broker that has it tells of it, and not when that is gone
+    moves = _Moves(facts)
     able: tuple[int, ...] = ()
     assigned: tuple[int, ...] | None = None
     leaving: tuple[int, ...] = ()  # replicas that the move under way takes away
     leader: int | None = None
-    for i, fact in enumerate(facts):
+    for number, fact in enumerate(facts):
         before = able
         match fact.kind:
             case "first_seen" | "elected" | "isr_shrunk" | "isr_grown" if fact.isr is not None:
@@ -99,7 +102,7 @@ def standings(facts: Sequence[Fact]) -> Iterator[tuple[str, int, Standing]]:
         for broker in before:
             if broker in able:
                 continue
-            if planned or (ends and broker in leaving) or _is_moved_away(broker, fact, facts[i + 1 :]):
+            if planned or (ends and broker in leaving) or moves.take_away(broker, number, fact):
                 yield fact.time, broker, Standing(-1)
             else:
                 led = broker == leader
@@ -116,14 +119,37 @@ def _is_removed(fact: Fact) -> bool:
     return fact.kind in ("elected", "offline") or not (fact.decided_by_leader or fact.mode == KRAFT)
 
 
-def _is_moved_away(broker: int, left: Fact, later: Sequence[Fact]) -> bool:
-    """Tell whether the broker left because a reassignment ended just then that takes its replica away."""
-    for fact in later:
-        if milliseconds(fact.time) - milliseconds(left.time) > ONE_DEATH_MS:
+def _is_one_brokers_alone(facts: Iterable[Fact]) -> bool:
+    """Tell whether no ISR has another broker than one, without ZooKeeper."""
+    brokers: set[int] = set()
+    kraft = False
+    for fact in facts:
+        brokers.update(fact.isr or ())
+        kraft |= fact.mode == KRAFT
+        if len(brokers) > 1:
             return False
-        if fact.kind == "reassigned" and broker not in (fact.replicas or ()):
-            return True  # before, it may have been given more replicas, this one among them
-    return False
+    return kraft
+
+
+class _Moves:
+    """The reassignments that are told of after each fact, as far as they may be about it."""
+
+    def __init__(self, facts: Iterable[Fact]) -> None:
+        self._ahead = enumerate(facts)
+        self._next: tuple[int, Fact] | None = next(self._ahead, None)
+        self._moves: deque[tuple[int, Fact]] = deque()
+
+    def take_away(self, broker: int, number: int, left: Fact) -> bool:
+        """Tell whether the broker left because a reassignment ended just then that takes its replica away."""
+        last_ms = milliseconds(left.time) + ONE_DEATH_MS
+        while self._next and (self._next[0] <= number or milliseconds(self._next[1].time) <= last_ms):
+            if self._next[1].kind == "reassigned":
+                self._moves.append(self._next)
+            self._next = next(self._ahead, None)
+        while self._moves and self._moves[0][0] <= number:
+            self._moves.popleft()
+        # Before, it may have been given more replicas, this one among them.
+        return any(milliseconds(m.time) <= last_ms and broker not in (m.replicas or ()) for _, m in self._moves)
 
 
 def chronology(

@@ -7,14 +7,32 @@ put in order by epochs and versions; the time decides only where these do not. W
 in every line about a state: it is then the version.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import Final
 
 from kafkatool.core.statelog.history.observations import Observation, milliseconds
+from kafkatool.core.statelog.sources.spilling import in_order
 
 NO_LEADER = -1
 DELETING = -2
+
+NO_VERSION: Final = -1
+
+MOST_TOLD: Final = 50_000
+"""Observations of one leader epoch that are looked at together."""
+
+MOST_DIFFERENT: Final = 10_000
+"""Kept of what is said of one state while others of its epoch are awaited."""
+
+MOST_ALIKE: Final = 16
+"""States of one content that are compared for which one a line without a version is about: the nearest in time."""
+
+_EVENT, _TARGETS = (Observation._fields.index(name) for name in ("event", "targets"))
 
 _Known = tuple[int | None, frozenset[int]]
 
@@ -76,19 +94,60 @@ class State:
         return [(o, replicas) for replicas, o in found.items()]
 
 
-def states_of(observations: Iterable[Observation]) -> list[State]:
-    """Return the states of one incarnation of a partition, in order."""
-    by_epoch: dict[int, list[Observation]] = {}
-    for o in observations:
-        if o.leader_epoch is not None:
-            by_epoch.setdefault(o.leader_epoch, []).append(o)
-    return [state for _, observed in sorted(by_epoch.items()) for state in _of_one_epoch(observed)]
+def states_of(observations: Iterable[Observation]) -> Iterator[State]:
+    """Yield the states of one incarnation of a partition, in order; ``observations`` are in order of time. OSError."""
+    told = in_order((o for o in observations if o.leader_epoch is not None), key=_leader_epoch)
+    for _, observed in groupby(told, key=_leader_epoch):
+        yield from _of_one_epoch(observed)
 
 
-def _of_one_epoch(observed: Sequence[Observation]) -> list[State]:
+_leader_epoch = attrgetter("leader_epoch")
+
+
+def _of_one_epoch(observed: Iterable[Observation]) -> Iterator[State]:
+    """Yield the states of one leader epoch, of which there may be any number: followers come and go.
+
+    Whenever MOST_TOLD observations are at hand, the older half of the states is taken for settled: what is said of
+    these afterwards is left out. An epoch of fewer observations is looked at as a whole.
+    """
+    at_hand: list[Observation] = []
+    first: State | None = None
+    settled = NO_VERSION  # the highest partition epoch of those settled
+    for o in observed:
+        if o.partition_epoch is not None and o.partition_epoch <= settled:
+            continue
+        at_hand.append(o)
+        if len(at_hand) < MOST_TOLD:
+            continue
+        states = _succession(at_hand, first)
+        half = len(states) // 2
+        settled = max([settled, *map(_version, states[:half])])
+        while half < len(states) and NO_VERSION < _version(states[half]) <= settled:
+            half += 1  # told in two ways
+        for state in states[:half]:
+            first = first or state
+            yield state
+        at_hand = sorted(o for state in states[half:] for o in _different(state.observations))
+    yield from _succession(at_hand, first)
+
+
+def _version(state: State) -> int:
+    return NO_VERSION if state.partition_epoch is None else state.partition_epoch
+
+
+def _different(observations: Iterable[Observation]) -> Iterable[Observation]:
+    """Return of a state's observations those that add to it: the first of each witness that says the same."""
+    different: dict[tuple[object, ...], Observation] = {}
+    for o in sorted(observations):
+        different.setdefault((*o[_EVENT:_TARGETS], *o[_TARGETS + 1 :]), o)
+    return islice(different.values(), MOST_DIFFERENT)
+
+
+def _succession(observed: Iterable[Observation], first: State | None) -> list[State]:
+    """Return the states that these observations tell of, in order; ``first`` is the epoch's first if it came before."""
     versioned: dict[tuple[int, _Known], State] = {}
     unversioned, without_isr, vague = [], [], []
-    for o in sorted(observed):
+    for o in observed:
         if o.leader is None or (o.isr is None and o.partition_epoch is None):
             vague.append(o)
         elif o.isr is None:
@@ -112,14 +171,21 @@ def _of_one_epoch(observed: Sequence[Observation]) -> list[State]:
     states = sorted(versioned.values(), key=lambda s: (s.partition_epoch or 0, min(s.observations)))
     by_content = _by_content(states)
     unknown = [o for o in unversioned if not _attach(o, by_content)]
+    place, latest = 0, None
     for state in _successive(unknown):
-        later = (i for i, s in enumerate(states) if min(s.observations) > state.observations[0] or s.leader == DELETING)
-        states.insert(next(later, len(states)), state)
-    for o in vague:  # a follower started in this epoch: it says no more
-        if states:
-            states[0].observations.append(o)
-    for state in states[1:]:
-        state.by_controller = state.leader != states[0].leader
+        earliest = state.observations[0]
+        if latest is not None and earliest < latest:
+            place = 0
+        while place < len(states) and states[place].leader != DELETING and min(states[place].observations) <= earliest:
+            place += 1
+        states.insert(place, state)
+        place, latest = place + 1, earliest
+    if first is None:
+        for o in vague:  # a follower started in this epoch: it says no more
+            if states:
+                states[0].observations.append(o)
+    for state in states[first is None :]:
+        state.by_controller = state.leader != (first or states[0]).leader
     return states
 
 
@@ -141,6 +207,9 @@ def _attach(o: Observation, by_content: Mapping[_Known, Sequence[State]]) -> boo
     alike = by_content.get((o.leader, frozenset(o.isr or ())))
     if not alike:
         return False
+    if len(alike) > MOST_ALIKE:
+        later = max(bisect_left(alike, o.time, key=lambda s: s.observations[0].time) - MOST_ALIKE // 2, 0)
+        alike = alike[later : later + MOST_ALIKE]
     at = milliseconds(o.time)
     nearest = min(
         alike, key=lambda s: min(abs(milliseconds(t.time) - at) for t in (s.observations[0], s.observations[-1]))

@@ -6,10 +6,13 @@ name the topic's id; where neither is logged, leader epoch 0 after a higher one 
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from kafkatool.core.statelog.history.leadership import DELETING
 from kafkatool.core.statelog.history.observations import Observation, milliseconds
+from kafkatool.core.statelog.sources.spilling import Many, in_order, kept
 
 ECHO_MS: Final = 5000
 """The same words of several brokers within this time are one fact."""
@@ -17,59 +20,89 @@ ECHO_MS: Final = 5000
 _STARTS: Final = frozenset({"leader_started", "follower_started", "partition_changed", "partition_online"})
 """Lines of what a broker or a controller does itself: none is about a life that it knows to be over."""
 
+_Numbered = Iterator[tuple[int, Observation]]
+"""Observations with the number of their life."""
 
-def lives_of(observations: Sequence[Observation]) -> Iterator[list[Observation]]:
-    """Yield the observations of each life, in order; ``observations`` are sorted."""
-    created = list(dict.fromkeys(o.time for o in observations if o.event == "partition_created"))
+
+def lives_of(observations: Many[Observation]) -> Iterator[Many[Observation]]:
+    """Yield the observations of each life, in order of time, as ``observations`` are. OSError."""
+    created: list[str] = []
+    ids: set[str] = set()
+    for o in observations:
+        if o.event == "partition_created" and o.time not in created[-1:]:
+            created.append(o.time)
+        if o.topic_id is not None:
+            ids.add(o.topic_id)
     if created:
-        for life in _by_creation(observations, created):
+        for life in _apart(_by_creation(observations, created)):
             yield from _by_topic_id(life)
-    elif len({o.topic_id for o in observations if o.topic_id is not None}) > 1:
+    elif len(ids) > 1:
         yield from _by_topic_id(observations)
     else:
-        yield from _by_epoch(observations)
+        cuts = _cuts(observations)
+        yield from _apart((bisect_right(cuts, o.time), o) for o in observations) if cuts else [observations]
 
 
-def _by_creation(observations: Sequence[Observation], created: Sequence[str]) -> Iterator[list[Observation]]:
-    lives: list[list[Observation]] = [[] for _ in range(len(created) + 1)]
+def _apart(numbered: _Numbered) -> Iterator[Many[Observation]]:
+    """Yield the observations of each number; those of one number keep their order."""
+    for _, life in groupby(in_order(numbered, itemgetter(0)), key=itemgetter(0)):
+        yield kept(o for _, o in life)
+
+
+def _by_creation(observations: Many[Observation], created: Sequence[str]) -> _Numbered:
+    begun: set[int] = set()  # lives of which a leader epoch was told
     for o in observations:
         number = bisect_right(created, o.time)
         if number < len(created) and o.leader_epoch == 0 and o.partition_epoch in (0, None):
             early_ms = milliseconds(created[number]) - milliseconds(o.time)
-            early = o.leader != DELETING and early_ms < ECHO_MS
-            if early and all(before.leader_epoch is None for before in lives[number]):
+            if o.leader != DELETING and early_ms < ECHO_MS and number not in begun:
                 number += 1  # a broker whose clock is behind heard of the new one before it was made
-        lives[number].append(o)
-    yield from filter(None, lives)
+        if o.leader_epoch is not None:
+            begun.add(number)
+        yield number, o
 
 
-def _by_topic_id(observations: Sequence[Observation]) -> Iterator[list[Observation]]:
+def _by_topic_id(observations: Many[Observation]) -> Iterator[Many[Observation]]:
     """Yield the observations of each topic id. A line without one is about the topic its broker named last, or next."""
-    ids = list(dict.fromkeys(o.topic_id for o in observations if o.topic_id is not None))
-    if len(ids) < 2:
-        yield list(observations)
-        return
-    lives: dict[str | None, list[Observation]] = {topic_id: [] for topic_id in ids}
-    by_witness: dict[tuple[int, str, int], list[Observation]] = {}
+    named: dict[str, str] = {}  # when each id was first named
     for o in observations:
-        by_witness.setdefault((o.source, o.actor, o.actor_id), []).append(o)
-    for told in by_witness.values():
-        told.sort(key=lambda o: o.offset)
-        current = next((o.topic_id for o in told if o.topic_id is not None), None)
+        if o.topic_id is not None:
+            named.setdefault(o.topic_id, o.time)
+    if len(named) < 2:
+        yield observations
+        return
+    numbers = {topic_id: number for number, topic_id in enumerate(named)}
+    numbered = ((numbers[topic_id], o) for topic_id, o in _with_ids(observations, named))
+    for _, life in groupby(in_order(numbered), key=itemgetter(0)):
+        yield kept(o for _, o in life)
+
+
+def _with_ids(observations: Many[Observation], named: dict[str, str]) -> Iterator[tuple[str, Observation]]:
+    """Yield each observation after its topic's id, by witness in order of its lines."""
+    first_named: dict[tuple[int, str, int], str] = {}
+    by_witness = in_order(observations, key=lambda o: (_witness(o), o.offset))
+    for o in by_witness:
+        if o.topic_id is not None:
+            first_named.setdefault(_witness(o), o.topic_id)
+    for witness, told in groupby(by_witness, key=_witness):
+        current = first_named.get(witness)
         for o in told:
             current = o.topic_id or current
-            lives[current or _at(o.time, lives)].append(o)
-    yield from (sorted(life) for life in lives.values())
+            yield current or _at(o.time, named), o
 
 
-def _at(time: str, lives: dict[str | None, list[Observation]]) -> str | None:
-    """Return the topic id in use at a time, by what is known so far: the last that was named before it."""
-    begun = [(life[0].time, topic_id) for topic_id, life in lives.items() if life and life[0].time <= time]
-    return max(begun)[1] if begun else next(iter(lives))
+def _witness(o: Observation) -> tuple[int, str, int]:
+    return o.source, o.actor, o.actor_id
 
 
-def _by_epoch(observations: Sequence[Observation]) -> Iterator[list[Observation]]:
-    """Yield the observations before and after each fall of a broker's leader epoch to 0."""
+def _at(time: str, named: dict[str, str]) -> str:
+    """Return the topic id in use at a time: the last that was named before it."""
+    begun = [(first, topic_id) for topic_id, first in named.items() if first <= time]
+    return max(begun)[1] if begun else next(iter(named))
+
+
+def _cuts(observations: Many[Observation]) -> list[str]:
+    """Return when a broker's leader epoch fell to 0."""
     highest: dict[tuple[str, int], int] = {}
     cuts: list[str] = []
     for o in observations:
@@ -81,7 +114,4 @@ def _by_epoch(observations: Sequence[Observation]) -> Iterator[list[Observation]
                 cuts.append(o.time)
             highest.clear()
         highest[witness] = max(highest.get(witness, 0), o.leader_epoch)
-    lives: list[list[Observation]] = [[] for _ in range(len(cuts) + 1)]
-    for o in observations:
-        lives[bisect_right(cuts, o.time)].append(o)
-    yield from filter(None, lives)
+    return cuts

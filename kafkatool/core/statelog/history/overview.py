@@ -8,8 +8,8 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from kafkatool.core.statelog.history.observations import join_into, statement_of
+from kafkatool.core.statelog.history.visibility import HOUR_LENGTH, Hours, Visibility, visibility_of
 from kafkatool.core.statelog.lines.details import Details
-from kafkatool.core.statelog.lines.forms import events_of_mode
 from kafkatool.core.statelog.lines.selection import Counts, Selection
 from kafkatool.core.statelog.sources.chunks import Record
 
@@ -39,10 +39,10 @@ class Overview:
 
     ``controllers``: by (epoch, id), lines that controllers wrote themselves, as brokers of their own requests too;
     ``heard``: lines that other brokers wrote of their requests, which is all there is where a controller's log is
-    missing. ``isr_passed_on``: lines with a partition's ISR that tell also of the leader's own changes; without any,
-    those cannot be seen. ``unknown_records``: all records of unknown form, whenever written; ``first_unknown``: where the
-    first dated line of unknown form stands, as FILE:LINE.
-    ``near``: where a topic is asked for, a few others that lines name and whose names are like it.
+    missing. ``hours``: who wrote lines of which level and mode when. ``isr_passed_on``: lines with a partition's ISR that
+    tell also of the leader's own changes; without any, those cannot be seen. ``unknown_records``: all records of unknown
+    form, whenever written; ``first_unknown``: where the first dated line of unknown form stands, as FILE:LINE. ``near``:
+    where a topic is asked for, a few others that lines name and whose names are like it.
     """
 
     first: str | None = None
@@ -51,8 +51,8 @@ class Overview:
     controllers: dict[tuple[int, int], Activity] = field(default_factory=dict)
     heard: dict[tuple[int, int], Activity] = field(default_factory=dict)
     events: Counter[str] = field(default_factory=Counter)
-    levels: Counter[str] = field(default_factory=Counter)
     near: set[str] = field(default_factory=set)
+    hours: Hours = field(default_factory=Hours)
     isr_passed_on: int = 0
     unknown_records: int = 0
     first_unknown: str | None = None
@@ -67,8 +67,8 @@ class Overview:
         join_into(self.controllers, other.controllers)
         join_into(self.heard, other.heard)
         self.events.update(other.events)
-        self.levels.update(other.levels)
         self.near |= other.near
+        self.hours.add(other.hours)
         self.isr_passed_on += other.isr_passed_on
         self.unknown_records += other.unknown_records
 
@@ -80,11 +80,15 @@ class Overview:
     @property
     def dated(self) -> int:
         """Return how many dated lines there are."""
-        return self.counts.records + self.counts.unknown_form - self.unknown_records
+        counts = self.counts
+        return counts.records - counts.other_loggers + counts.unknown_form - self.unknown_records
 
-    def runs_by(self, mode: str) -> bool:
-        """Tell if any line is one that only a cluster run that way writes."""
-        return any(self.events[event] for event in events_of_mode(mode))
+    @property
+    def visibility(self) -> Visibility:
+        """Return what can be in these logs at all; where nothing is in them, nothing is hidden."""
+        if self.first is None:
+            return Visibility({}, leader_isr=True, offline=True, controllers=True, hidden=())
+        return visibility_of(self.hours, isr_passed_on=self.isr_passed_on > 0)
 
 
 def near_topics(topic: str, names: Iterable[str]) -> list[str]:
@@ -108,11 +112,14 @@ def observe_chunk(
         time, _, line_number, line, details, _ = record
         kind = kinds.get(id(details)) or kinds.setdefault(id(details), _Kind(details))
         kind.lines += 1
-        if start <= time <= end:
+        in_time = start <= time <= end
+        if in_time:
             kind.in_time += 1
             minutes[time[:MINUTE_LENGTH]] += 1
         if kind.who_of is not None:
             key = kind.who_of(line)
+            if in_time:
+                kind.seen.add((key[0], time[:HOUR_LENGTH]))
             so_far = activity.get(key)
             if so_far is None:
                 activity[key] = [1, time, time]
@@ -134,8 +141,10 @@ def observe_chunk(
                 others.add(topic)
     for kind in kinds.values():
         shape = kind.details.shape
+        if shape.foreign:
+            continue
+        overview.hours.note(shape, {(int(actor), hour.decode("latin-1")) for actor, hour in kind.seen})
         if kind.in_time:
-            overview.levels[shape.level or "none"] += kind.in_time
             overview.events[shape.event or UNKNOWN] += kind.in_time
         overview.unknown_records += kind.lines if shape.event is None else 0
     if selection.topic is not None:
@@ -151,11 +160,12 @@ def observe_chunk(
 class _Kind:
     """The lines of one shape in a chunk: how many there are, and where what is wanted of them stands."""
 
-    __slots__ = ("details", "in_time", "lines", "statement", "tells_isr", "who_of")
+    __slots__ = ("details", "in_time", "lines", "seen", "statement", "tells_isr", "who_of")
 
     def __init__(self, details: Details) -> None:
         self.details = details  # and so its id stays its own
         self.lines = self.in_time = 0
+        self.seen: set[tuple[bytes, bytes]] = set()
         by_itself = details.actor == "controller" or details.sender is None
         sender = details.actor_id if by_itself else details.sender
         # Writer, controller whose request it is about, and its epoch; None: nobody says that he wrote it.

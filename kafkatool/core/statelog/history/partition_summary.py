@@ -1,11 +1,13 @@
 """One partition's part of the report: counts, time without leader, and the spans that plots show. Pure functions."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
-from kafkatool.core.statelog.history.facts import Fact, History, leaderless_ms
+from kafkatool.core.statelog.history.fact import Fact
+from kafkatool.core.statelog.history.facts import History, leaderless_ms
 from kafkatool.core.statelog.history.observations import milliseconds
 
 MOST_SPANS = 300
@@ -56,26 +58,30 @@ class PartitionSummary:
 
 
 def summarise_partition(topic: str, partition: int, history: History, start: str, end: str) -> PartitionSummary:
-    """Sum up a partition's facts from ``start`` to ``end``; spans that begin before are cut there."""
-    facts = [fact for fact in history.facts if fact.time >= start]
+    """Sum up a partition's facts from ``start`` to ``end``; spans that begin before are cut there. OSError."""
     kinds = Counter[str]()
-    for fact in facts:
-        kinds[fact.kind] += fact.count
+    leader_changes = unclean = widest = 0
+    for fact in history.facts:
+        widest = max(widest, len(fact.isr or ()))
+        if fact.time >= start:
+            kinds[fact.kind] += fact.count
+            leader_changes += fact.kind == "elected" and fact.old_leader not in (None, fact.leader)
+            unclean += fact.unclean
     summary = PartitionSummary(
         topic,
         partition,
         elections=history.elections,
-        leader_changes=sum(f.kind == "elected" and f.old_leader not in (None, f.leader) for f in facts),
+        leader_changes=leader_changes,
         isr_shrinks=kinds["isr_shrunk"],
         isr_growths=kinds["isr_grown"],
         failed=kinds["failed"],
         ignored=kinds["ignored"],
         unseen=kinds["gap"],
-        unclean=sum(fact.unclean for fact in facts),
+        unclean=unclean,
         leader=history.leader if history.leader is not None and history.leader >= 0 else None,
         isr=history.isr,
         deleted=history.deleted,
-        spans=list(_spans(history.facts, start, end))[:MOST_SPANS],
+        spans=list(islice(_spans(history.facts, start, end, widest), MOST_SPANS)),
     )
     for since, until, still in leaderless_ms(history.facts, end):
         length = milliseconds(until) - milliseconds(max(since, start))
@@ -87,9 +93,9 @@ def summarise_partition(topic: str, partition: int, history: History, start: str
     return summary
 
 
-def _spans(facts: Sequence[Fact], start: str, end: str) -> Iterable[Span]:
+def _spans(facts: Iterable[Fact], start: str, end: str, widest: int) -> Iterator[Span]:
+    """Yield the spans. ``widest``: the size of the largest ISR, for partitions whose assignment is not told."""
     first_ms, last_ms = milliseconds(start), milliseconds(end)
-    most = max((len(f.isr) for f in facts if f.isr), default=0)
     since = first_ms
     now: tuple[int | None, int, int, bool] = (None, 0, 0, False)
     for fact in facts:
@@ -99,7 +105,7 @@ def _spans(facts: Sequence[Fact], start: str, end: str) -> Iterable[Span]:
             case "created" | "reassigned":
                 after = (leader, in_sync, len(fact.replicas or ()), alive)
             case "first_seen" | "elected":
-                after = (fact.leader, in_sync if fact.isr is None else len(fact.isr), replicas or most, True)
+                after = (fact.leader, in_sync if fact.isr is None else len(fact.isr), replicas or widest, True)
             case "offline":
                 after = (None, in_sync, replicas, True)
             case "isr_shrunk" | "isr_grown":

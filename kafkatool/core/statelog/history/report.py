@@ -2,19 +2,22 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
 from kafkatool.core.statelog.history.chronology import Moment, Standing, chronology, standings
-from kafkatool.core.statelog.history.facts import Fact, history_of
+from kafkatool.core.statelog.history.fact import Fact
+from kafkatool.core.statelog.history.facts import history_of
 from kafkatool.core.statelog.history.observations import Observation, join_into, milliseconds
 from kafkatool.core.statelog.history.overview import Overview
 from kafkatool.core.statelog.history.partition_summary import PartitionSummary, summarise_partition
 from kafkatool.core.statelog.history.skew import Skew, skews
-from kafkatool.core.statelog.history.verdict import Verdict, Visibility, brokers_named, judge, visibility_of
+from kafkatool.core.statelog.history.verdict import Verdict, judge
+from kafkatool.core.statelog.history.visibility import Visibility
 from kafkatool.core.statelog.lines.forms import KRAFT
+from kafkatool.core.statelog.sources.spilling import Many
 
 PLOT_STEPS: Final = 480
 """Steps of time in the plots."""
@@ -99,7 +102,7 @@ class Report:
     @property
     def visibility(self) -> Visibility:
         """Return what can be seen at all."""
-        return visibility_of(self.overview)
+        return self.overview.visibility
 
     @property
     def chronology(self) -> list[Moment]:
@@ -142,8 +145,8 @@ class ReportScope:
             bars[(milliseconds(f"{minute}:00,000") - origin) // (MINUTE_MS * self.bar_minutes)] += number
         return dict(bars)
 
-    def sum_up(self, topic: str, partition: int, observations: Sequence[Observation]) -> Sums:
-        """Return one partition's sums."""
+    def sum_up(self, topic: str, partition: int, observations: Many[Observation]) -> Sums:
+        """Return one partition's sums. OSError."""
         history = history_of(observations)
         summary = summarise_partition(topic, partition, history, self.first, self.last)
         sums = Sums(1, summary.outages > 0, summary.leaderless_open, top=[summary])
@@ -153,10 +156,8 @@ class ReportScope:
         sums.totals.update(
             failed=summary.failed, ignored=summary.ignored, unseen=summary.unseen, unclean=summary.unclean
         )
-        sums.named = brokers_named(history)
-        for controller in {o.controller for o in observations if o.controller is not None}:
-            requests = [o for o in observations if o.controller == controller]
-            sums.skew.update(skews(requests, self.heard_from.get(controller, self.first)))
+        sums.named = history.named
+        sums.skew = skews(observations, self.heard_from, self.first)
         for fact in history.facts:
             if self.first <= fact.time <= self.last:
                 self._count(fact, sums)
@@ -191,7 +192,7 @@ class ReportScope:
                     sums.led[span.leader, at] += change
                 sums.missing[at] += change * max(span.replicas - span.in_sync, 0)
 
-    def _place(self, facts: Sequence[Fact], sums: Sums) -> None:
+    def _place(self, facts: Many[Fact], sums: Sums) -> None:
         origin = milliseconds(self.first)
         stretch_ms = max((milliseconds(self.last) - origin) / MOST_STRETCHES, 1.0)
         for time, broker, standing in standings(facts):

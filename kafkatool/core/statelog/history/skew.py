@@ -3,9 +3,11 @@
 ``kt logs report --skew`` compares the whole logs; a merge looks only at the end of each log, which costs it nothing.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from kafkatool.core.statelog.history.observations import Observation, join_into, milliseconds, observe
 from kafkatool.core.statelog.lines.details import find_details
@@ -13,6 +15,7 @@ from kafkatool.core.statelog.lines.shapes import ByShape
 from kafkatool.core.statelog.sources.chunks import ChunkAccount, read_records
 from kafkatool.core.statelog.sources.clocks import Clock
 from kafkatool.core.statelog.sources.source import Source
+from kafkatool.core.statelog.sources.spilling import in_order
 
 WARN_MS: Final = 1000
 """Clocks further apart than this make the order of a merged log doubtful."""
@@ -55,37 +58,45 @@ _REQUESTS = {
 }
 
 
-def skews(observations: Iterable[Observation], heard_from: str) -> dict[tuple[int, int], Skew]:
-    """Return clock differences by (controller, broker) from one partition's requests (SCL-20X).
+def skews(
+    observations: Iterable[Observation], heard_from: Mapping[int, str], otherwise: str | None = None
+) -> dict[tuple[int, int], Skew]:
+    """Return clock differences by (controller, broker) from one partition's requests (SCL-20X). OSError.
 
     Sent and received are matched by controller epoch, leader epoch and content, the first of each. What was received
     before ``heard_from``, the first time in the controller's own log, may have been sent before that log begins.
+    ``otherwise`` stands for that time where there is none of it; None: such requests prove nothing.
     """
-    sent: dict[tuple[object, ...], str] = {}
-    received: dict[tuple[object, ...], str] = {}
-    for o in observations:
-        if o.event not in _REQUESTS or o.leader_epoch is None or o.isr is None or o.controller is None:
-            continue
-        request, is_sent = _REQUESTS[o.event]
-        content = (request, o.controller, o.epoch, o.leader_epoch, o.leader, frozenset(o.isr))
-        for broker in o.targets if is_sent else (o.actor_id,):
-            book = sent if is_sent else received
-            book[*content, broker] = min(book.get((*content, broker), o.time), o.time)
+    requests = in_order((o for o in observations if o.event in _REQUESTS and o.leader_epoch is not None), _leader_epoch)
     found: dict[tuple[int, int], Skew] = {}
-    for key, time in received.items():
-        asked = sent.get(key)
-        if asked is None or time < heard_from or key[1] == key[-1]:
-            continue
-        later = milliseconds(time) - milliseconds(asked)
-        pair = (int(str(key[1])), int(str(key[-1])))
-        join_into(found, {pair: Skew(max(-later, 0), later, 1)})
+    for _, told in groupby(requests, key=_leader_epoch):  # one after the other: a partition may have had millions
+        sent: dict[tuple[Any, ...], str] = {}
+        received: dict[tuple[Any, ...], str] = {}
+        for o in told:
+            if o.isr is None or o.controller is None:
+                continue
+            request, is_sent = _REQUESTS[o.event]
+            content = (request, o.controller, o.epoch, o.leader, frozenset(o.isr))
+            for broker in o.targets if is_sent else (o.actor_id,):
+                book = sent if is_sent else received
+                book[*content, broker] = min(book.get((*content, broker), o.time), o.time)
+        for key, time in received.items():
+            _, controller, *_, broker = key
+            asked, since = sent.get(key), heard_from.get(controller, otherwise)
+            if asked is None or since is None or time < since or controller == broker:
+                continue
+            later = milliseconds(time) - milliseconds(asked)
+            join_into(found, {(controller, broker): Skew(max(-later, 0), later, 1)})
     return found
+
+
+_leader_epoch = attrgetter("leader_epoch")
 
 
 def skew_at_the_end(sources: Sequence[Source], clocks: Sequence[Clock | None]) -> list[tuple[tuple[int, int], Skew]]:
     """Return clock differences by (controller, broker) that the ends of the logs prove. OSError, SourceChangedError."""
     store = ByShape(find_details)
-    told: dict[tuple[str, int, int], list[Observation]] = {}
+    told: dict[tuple[str, int], list[Observation]] = {}
     heard_from: dict[int, str] = {}
     for number in range(max(len(sources) - MOST_LOGS, 0), len(sources)):
         source, size = sources[number], sources[number].size
@@ -97,14 +108,12 @@ def skew_at_the_end(sources: Sequence[Source], clocks: Sequence[Clock | None]) -
                 controller, time = int(record.line[details.actor_id]), record.time.decode("latin-1")
                 first_heard.setdefault(controller, _later(time) if start else time)
             for topic, partition, o in observe(record, number, record.line_number):
-                if o.controller is not None:
-                    told.setdefault((topic, partition, o.controller), []).append(o)
+                told.setdefault((topic, partition), []).append(o)
         for controller, time in first_heard.items():
             heard_from[controller] = min(heard_from.get(controller, time), time)
     found: dict[tuple[int, int], Skew] = {}
-    for (_, _, controller), observations in told.items():
-        if controller in heard_from:
-            join_into(found, skews(observations, heard_from[controller]))
+    for observations in told.values():
+        join_into(found, skews(observations, heard_from))
     return sorted(found.items())
 
 

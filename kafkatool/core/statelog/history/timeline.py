@@ -1,10 +1,11 @@
 """The facts about one partition as data, as ``kt logs timeline`` prints them (SCL-17X). Pure functions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
-from kafkatool.core.statelog.history.facts import Fact, History, Witness
+from kafkatool.core.statelog.history.fact import Fact, Witness
+from kafkatool.core.statelog.history.facts import History
 from kafkatool.core.statelog.history.observations import milliseconds
 
 FINAL: Final = "final"
@@ -26,15 +27,19 @@ def partition_items(
     start_time: str,
     end: str,
     with_ignored: bool,
-) -> list[Item]:
-    """Return the facts from ``start_time`` on, and how the partition stands at ``end``; nothing without any fact.
+) -> Iterator[Item]:
+    """Yield the facts from ``start_time`` on, and how the partition stands at ``end``; nothing without any fact.
 
-    ``names`` are those of the logs, for the witnesses.
+    ``names`` are those of the logs, for the witnesses. OSError.
     """
-    facts = [fact for fact in history.facts if fact.kind != "ignored" or with_ignored]
-    if not facts:
-        return []
-    items = [_item(topic, partition, fact, names) for fact in facts if fact.time >= start_time]
+    has_facts = False
+    for fact in history.facts:
+        if fact.kind != "ignored" or with_ignored:
+            has_facts = True
+            if fact.time >= start_time:
+                yield _item(topic, partition, fact, names)
+    if not has_facts:
+        return
     final = Fact(
         end,
         FINAL,
@@ -47,7 +52,7 @@ def partition_items(
         mode=history.mode,
         reason="deleted" if history.deleted else "no leader" if history.leader == -1 else None,
     )
-    return [*items, _item(topic, partition, final, ())]
+    yield _item(topic, partition, final, ())
 
 
 def _item(topic: str, partition: int, fact: Fact, names: Mapping[int, str] | Sequence[str]) -> Item:

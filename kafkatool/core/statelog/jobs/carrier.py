@@ -5,7 +5,7 @@ both by Spark's own means, for logs and masters elsewhere. The jobs are written 
 never depend on the carrier (SCL-8).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, TypeVar
 
@@ -25,6 +25,9 @@ Result = TypeVar("Result")
 
 Reading = Callable[[Chunk, Iterable[bytes]], tuple[Buckets, Note]]
 """A task of the first round: a chunk and its bytes, in pieces of whole lines, become entries and a note for the driver."""
+
+Sorting = Callable[[Iterator[Entry]], Generator[Entry, None, Result]]
+"""Makes of a bucket's entries others, (key, value), in order of keys, and then a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +61,8 @@ class Scattered(Protocol[Note_co]):
     def parts(self, function: Callable[[Iterator[Entry]], Iterator[bytes]]) -> Parts:
         """Return what ``function`` makes of the buckets, in their order: pieces that each end with a line's end."""
 
-    def in_order(
-        self, function: Callable[[Iterator[Entry]], tuple[list[Entry], Result]], most: int
-    ) -> tuple[Callable[[], Iterator[Entry]], list[Result]]:
-        """Return the entries (key, value) that ``function`` makes of each of the first ``most`` buckets, in order of keys.
+    def in_order(self, function: Sorting[Result], most: int) -> tuple[Callable[[], Iterator[Entry]], list[Result]]:
+        """Return the entries that ``function`` makes of each of the first ``most`` buckets, in order of keys.
 
         They are given, without being held, by the function returned; with it come the results, which must be small.
         """

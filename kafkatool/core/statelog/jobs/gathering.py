@@ -6,14 +6,17 @@ what is small (who was controller, how many lines each broker wrote) comes back 
 never lines or facts (SCL-22X); cuts and buckets decide only who does what, so the answer is the same for any (SCL-8).
 """
 
+import pickle
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
-from kafkatool.core.statelog.history.observations import Observation, drop_repeats
+from kafkatool.core.statelog.history.observations import Observation, drop_repeats, tell_unclean_starts
 from kafkatool.core.statelog.history.overview import Overview, observe_chunk
 from kafkatool.core.statelog.jobs.carrier import Buckets, Carrier, Entry, Logs, Scattered
 from kafkatool.core.statelog.lines.details import find_details
@@ -29,6 +32,7 @@ from kafkatool.core.statelog.sources.chunks import (
     read_records,
 )
 from kafkatool.core.statelog.sources.clocks import Clock
+from kafkatool.core.statelog.sources.spilling import Many, in_order
 
 MOST_BUCKETS = 256
 
@@ -39,7 +43,8 @@ _observation: Callable[[Entry], Observation] = partial(
 _DETAILS: Final = ByShape(find_details)
 """Of the shapes met by this process: the logs of a cluster share them, so the next chunk brings few new ones."""
 
-Note = tuple[ChunkAccount, Overview]
+Note = tuple[ChunkAccount, bytes]
+"""Of a chunk; the Overview pickled: the driver holds the notes of all chunks, a hundred thousand for as many logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,7 @@ class _GatherTask:
                 bucket = bucket_of[topic, partition] = entries.setdefault(number, [])
             bucket.append((topic, partition, chunk.number, values))
         entries[self.buckets] = [(minute.decode("latin-1"), number) for minute, number in minutes.items()]
-        return entries, (account, overview)
+        return entries, (account, pickle.dumps(overview))
 
 
 def gather(
@@ -96,7 +101,7 @@ def gather(
     accounts = [account for account, _ in scattered.notes]
     overview = Overview(counts=add_accounts(chunks, accounts), files=files)
     for _, part in scattered.notes:
-        overview.add(part)
+        overview.add(pickle.loads(part))
     numbers = first_lines(logs.sources, chunks, [account.lines for account in accounts])
     unknown = (
         f"{logs.sources[chunk.source].name}:{number + account.first_unknown}"
@@ -108,22 +113,18 @@ def gather(
     return Gathered(names, selection, overview, scattered, buckets, tuple(numbers))
 
 
-def partitions_of(found: Iterable[Entry], first_lines: Sequence[int]) -> Iterator[tuple[str, int, list[Observation]]]:
-    """Yield the partitions of a bucket by name, each with all observations of it; lines are numbered in their file.
+def partitions_of(found: Iterable[Entry], first_lines: Sequence[int]) -> Iterator[tuple[str, int, Many[Observation]]]:
+    """Yield the partitions of a bucket by name, each with all observations of it, in order of time.
 
-    Repeats are dropped again here: where chunks were cut must not show.
+    Lines are numbered in their file. Repeats are dropped again here: where chunks were cut must not show. OSError.
     """
-    by_partition: dict[tuple[str, int], list[Entry]] = {}
-    for entry in found:
-        by_partition.setdefault(entry[:2], []).append(entry[2:])
-    for topic, partition in sorted(by_partition):
-        said = by_partition.pop((topic, partition))
-        said.sort(key=_place)
-        numbered = ((topic, partition, (*v[:3], v[3] + first_lines[chunk], *v[4:])) for chunk, v in said)
-        yield topic, partition, [_observation(values) for _, _, values in drop_repeats(numbered)]
+    for (topic, partition), said in groupby(in_order(found, _place), key=itemgetter(0, 1)):
+        numbered = ((topic, partition, (*v[:3], v[3] + first_lines[chunk], *v[4:])) for _, _, chunk, v in said)
+        once = (_observation(values) for _, _, values in drop_repeats(numbered))
+        yield topic, partition, in_order(tell_unclean_starts(once))
 
 
-def _place(entry: Entry) -> tuple[int, int]:
-    """Return where the line stands: its log, and the offset."""
-    values = entry[1]
-    return values[1], values[2]
+def _place(entry: Entry) -> tuple[str, int, int, int]:
+    """Return where the line stands, below its partition: its log, and the offset."""
+    topic, partition, _, values = entry
+    return topic, partition, values[1], values[2]

@@ -14,13 +14,16 @@ from pathlib import Path
 from typing import BinaryIO, Generic
 
 from kafkatool.core.statelog.jobs import shuffle
-from kafkatool.core.statelog.jobs.carrier import Entry, Note, Reading, Result
+from kafkatool.core.statelog.jobs.carrier import Entry, Note, Reading, Result, Sorting
 from kafkatool.core.statelog.jobs.tasks import Mapper, grouped
 from kafkatool.core.statelog.sources.blocks import read_blocks
 from kafkatool.core.statelog.sources.chunks import Chunk
 from kafkatool.core.statelog.sources.source import Source
 
 COPY_BYTES = 1 << 20
+
+ORDERED_BATCH = 64
+"""Entries of a result that are read at a time: of each bucket, by the driver, as many are in memory together."""
 
 
 class PartFiles(tuple[Path, ...]):
@@ -94,15 +97,15 @@ class _Scattered(Generic[Note]):
 
     def each(self, function: Callable[[Iterator[Entry]], Result], buckets: Sequence[int] | None = None) -> list[Result]:
         chosen = sorted(self.batches) if buckets is None else buckets
-        return self.mapper.map(_EachTask(function).run, [self.batches.get(bucket, []) for bucket in chosen])
+        return self.mapper.map(
+            _EachTask(function).run, [self.batches.get(bucket, shuffle.Batches()) for bucket in chosen]
+        )
 
     def parts(self, function: Callable[[Iterator[Entry]], Iterator[bytes]]) -> PartFiles:
         task = _PartTask(self.directory, function)
         return PartFiles(self.mapper.map(task.run, sorted(self.batches.items())))
 
-    def in_order(
-        self, function: Callable[[Iterator[Entry]], tuple[list[Entry], Result]], most: int
-    ) -> tuple[Callable[[], Iterator[Entry]], list[Result]]:
+    def in_order(self, function: Sorting[Result], most: int) -> tuple[Callable[[], Iterator[Entry]], list[Result]]:
         task = _OrderTask(self.directory, function)
         done = self.mapper.map(task.run, sorted((b, found) for b, found in self.batches.items() if b < most))
         files = [file for file, _ in done]
@@ -139,8 +142,13 @@ class _PartTask:
 @dataclass(frozen=True, slots=True)
 class _OrderTask(Generic[Result]):
     directory: Path
-    function: Callable[[Iterator[Entry]], tuple[list[Entry], Result]]
+    function: Sorting[Result]
 
     def run(self, bucket: tuple[int, shuffle.Batches]) -> tuple[shuffle.ShuffleFile, Result]:
-        entries, result = self.function(shuffle.read_batches(bucket[1]))
-        return shuffle.write_file(self.directory / f"ordered-{bucket[0]:06d}", {0: entries}), result
+        results: list[Result] = []
+
+        def entries() -> Iterator[Entry]:
+            results.append((yield from self.function(shuffle.read_batches(bucket[1]))))
+
+        path = self.directory / f"ordered-{bucket[0]:06d}"
+        return shuffle.write_file(path, {0: entries()}, batch=ORDERED_BATCH), results[0]

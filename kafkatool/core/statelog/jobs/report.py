@@ -1,5 +1,7 @@
 """The second round of ``kt logs report``: tasks sum up partitions, the driver adds the sums (SCL-18X to SCL-20X)."""
 
+import pickle
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -23,11 +25,12 @@ class _ReportTask:
             lines[minute] += number
         return self.scope.busiest(lines, self.top), self.scope.bars(lines)
 
-    def sum_up(self, found: Iterator[Entry]) -> Sums:
+    def sum_up(self, found: Iterator[Entry]) -> bytes:
+        """Return the sums of a bucket's partitions, packed: the driver holds those of all buckets."""
         sums = Sums()
         for topic, partition, observations in partitions_of(found, self.first_lines):
             sums.add(self.scope.sum_up(topic, partition, observations), self.top)
-        return sums
+        return zlib.compress(pickle.dumps(sums), 1)
 
 
 def make_report(gathered: Gathered, *, top: int) -> Report:
@@ -44,7 +47,7 @@ def make_report(gathered: Gathered, *, top: int) -> Report:
     task = replace(task, scope=replace(task.scope, busy=frozenset(m.minute for m in busiest)))
     sums = Sums()
     for part in gathered.scattered.each(task.sum_up, range(gathered.buckets)):
-        sums.add(part, top)
+        sums.add(pickle.loads(zlib.decompress(part)), top)
     for (minute, kind), number in sums.in_minutes.items():
         next(m for m in busiest if m.minute == minute).facts[kind] += number
     return Report(overview, first, last, sums, busiest, task.scope.bar_minutes, bars)

@@ -98,7 +98,7 @@ def find_details(text: str) -> Details:
     """Return all of a line (or of its shape) at once. Of a very long line of unknown form only its class is looked for."""
     shape = classify(text)
     readable = shape.time_at is not None and (shape.known or len(text) <= LONGEST_UNKNOWN)
-    head = parse_head(text) if readable else None
+    head = parse_head(text) if readable and not shape.foreign else None
     if head is None:
         return Details(shape)
     start = head.body_start

@@ -265,12 +265,6 @@ def _compile(template: str) -> re.Pattern[str]:
     return re.compile(pattern, re.ASCII | re.DOTALL)
 
 
-def events_of_mode(mode: str) -> frozenset[str]:
-    """Return the events that only a cluster run that way tells of."""
-    others = {event for form_id, event, _ in _rows() if _mode(form_id) != mode}
-    return EVENTS - others
-
-
 EVENTS: frozenset[str] = frozenset(event for _, event, _ in _rows())
 """Names that ``--event`` takes."""
 

@@ -18,6 +18,8 @@ TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}"
 TIME_LENGTH = 23
 """Characters of ``yyyy-MM-dd HH:mm:ss,SSS``."""
 
+LOGGER = "state.change.logger"
+
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 """Log levels, least severe first."""
 
@@ -78,17 +80,26 @@ class Actor(NamedTuple):
 
 
 class Head(NamedTuple):
-    """A dated line taken apart. ``body`` is the message without its actor; it starts at ``body_start`` of the line."""
+    """A dated line taken apart. ``body`` is the message without its actor; it starts at ``body_start`` of the line.
+
+    ``logger`` is the name that the line ends with, in parentheses.
+    """
 
     level: str
     actor: Actor | None
     body: str
     body_start: int
+    logger: str | None = None
 
     @property
     def form(self) -> Form | None:
         """Return the form of the message; None if it is not one of Kafka's known ones, or has no actor."""
         return find_form(self.body) if self.actor else None
+
+    @property
+    def is_foreign(self) -> bool:
+        """Tell if another of the broker's loggers wrote it. A word without a dot is no name of one."""
+        return self.logger is not None and "." in self.logger and self.logger != LOGGER
 
 
 def record_time(line: str) -> str | None:
@@ -115,7 +126,7 @@ def parse_head(line: str) -> Head | None:
             actor = Actor(kind, int(found["id"]), int(epoch) if epoch else known_epoch)
     if actor is None and _NO_ACTOR.fullmatch(message):
         actor = Actor("controller", None, None)
-    return Head(head["level"], actor, message[position:], start + position)
+    return Head(head["level"], actor, message[position:], start + position, head["logger"])
 
 
 def partition_spans(body: str) -> tuple[Span, ...]:

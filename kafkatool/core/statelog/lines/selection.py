@@ -132,8 +132,8 @@ class Counts:
     """The account of lines: each is in exactly one of records, continuation_lines and orphan_lines (SCL-12X).
 
     Every record is in exactly one of written, the filtered_* and dropped_without_partition. Informative, across these:
-    without_partition, unknown_form (dated lines, be they records or not) and out_of_order (records earlier than the
-    one before them in their file).
+    without_partition, unknown_form (dated lines, be they records or not), other_loggers (records that end with the name
+    of another logger than state.change.logger) and out_of_order (records earlier than the one before them in their file).
     """
 
     records: int = 0
@@ -148,6 +148,7 @@ class Counts:
     without_partition: int = 0
     dropped_without_partition: int = 0
     unknown_form: int = 0
+    other_loggers: int = 0
     out_of_order: int = 0
 
     @property

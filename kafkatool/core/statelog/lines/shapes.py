@@ -31,8 +31,8 @@ class Shape(NamedTuple):
     """The class of all lines of one shape.
 
     ``time_at`` is where the time stands in a record's first line, None in any other line. ``known`` is False for a
-    dated line of unknown form; ``mode`` is the form's. Lines that are no record have ``contains_time`` where a time
-    stands anywhere in them.
+    dated line of no known form, ``foreign`` for those of them that another logger wrote; ``mode`` is the form's. Lines
+    that are no record have ``contains_time`` where a time stands anywhere in them.
     """
 
     time_at: int | None
@@ -42,6 +42,7 @@ class Shape(NamedTuple):
     spans: tuple[Span, ...] = ()
     contains_time: bool = False
     mode: str | None = None
+    foreign: bool = False
 
 
 def classify(text: str) -> Shape:
@@ -54,9 +55,9 @@ def classify(text: str) -> Shape:
         return Shape(time_at, known=False, spans=partition_spans(text))
     form = head.form
     spans = tuple(Span(*(at + head.body_start for at in span)) for span in partition_spans(head.body))
-    return Shape(
-        time_at, form is not None, head.level, form.event if form else None, spans, mode=form.mode if form else None
-    )
+    if form is None:
+        return Shape(time_at, known=False, level=head.level, spans=spans, foreign=head.is_foreign)
+    return Shape(time_at, known=True, level=head.level, event=form.event, spans=spans, mode=form.mode)
 
 
 def classify_like_kafka(text: str) -> Shape:
@@ -70,8 +71,7 @@ def classify_like_kafka(text: str) -> Shape:
         return Shape(None, known=True)
     named = _BRACKETED_ANYWHERE.search(text)
     spans = (Span(*named.span(1), *named.span(2)),) if named else ()
-    grammatical = classify(text)
-    return Shape(time.start(), grammatical.known, grammatical.level, grammatical.event, spans)
+    return classify(text)._replace(time_at=time.start(), spans=spans, contains_time=False)
 
 
 @dataclass(slots=True)

@@ -57,7 +57,8 @@ class Tally:
         counts = self.counts
         for key, number in self.lines.items():
             shape = self.shape_of[key]
-            counts.unknown_form += 0 if shape.known else number
+            if not shape.known:
+                counts.drop("other_loggers" if shape.foreign else "unknown_form", number)
             if shape.time_at is None:
                 counts.continuation_lines += number  # the orphans among them are taken out where they are met
                 continue

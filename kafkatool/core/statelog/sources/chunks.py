@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kafkatool.core.statelog.lines.details import Details
 from kafkatool.core.statelog.lines.grammar import TIME_LENGTH
 from kafkatool.core.statelog.lines.selection import Counts
-from kafkatool.core.statelog.lines.shapes import ONE_DIGIT, ByShape
+from kafkatool.core.statelog.lines.shapes import ONE_DIGIT, ByShape, Shape
 from kafkatool.core.statelog.sources.blocks import lines_of
 from kafkatool.core.statelog.sources.clocks import Clock
 from kafkatool.core.statelog.sources.source import Source
@@ -58,6 +58,13 @@ class ChunkAccount:
     first: bytes | None = None
     last: bytes | None = None
     first_unknown: int | None = None
+
+    def note_unread(self, line: int, shape: Shape) -> None:
+        """Count a record of no known form."""
+        if shape.foreign:
+            self.counts.other_loggers += 1
+        else:
+            self.note_unknown(line)
 
     def note_unknown(self, line: int) -> None:
         """Count a dated line of unknown form."""
@@ -119,7 +126,7 @@ def read_records(
                 account.first = time
             records += 1
             if not shape.known:
-                account.note_unknown(at)
+                account.note_unread(at, shape)
             without_partition += not shape.spans
             if time < last:
                 counts.out_of_order += 1

@@ -15,7 +15,7 @@ from typing import Protocol
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.statelog.lines.grammar import TIME, TIME_LENGTH
 
-_FIRST_LOOK_BYTES = 8 * 1024
+_FIRST_LOOK_BYTES = 4096  # from elsewhere: what makes more than one segment on the socket of the JVM takes 40 ms
 _RECORD_START = re.compile(rf"\n\[?({TIME})".encode(), re.ASCII)
 
 

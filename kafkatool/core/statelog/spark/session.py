@@ -43,6 +43,9 @@ PROGRESS_S = 0.2
 EXECUTOR_MEMORY = "512m"
 """Of a cluster's JVMs, which read, shuffle and write; Spark's default of 1g would keep small workers from being used."""
 
+EXECUTOR_OPTIONS = "-XX:TieredStopAtLevel=1"
+"""Of the same: the second compiler took more CPU than it saved, 5 s in each, as what they run most is copying."""
+
 LEFT_OUT = {
     "spark.rpc.io.mode": "NIO",
     "spark.shuffle.io.mode": "NIO",
@@ -273,7 +276,7 @@ class Spark(AbstractContextManager["Spark"]):
                 "spark.executorEnv.PYTHONPATH": python_path(),
             }
         else:
-            settings |= {"spark.executor.memory": EXECUTOR_MEMORY}
+            settings |= {"spark.executor.memory": EXECUTOR_MEMORY, "spark.executor.extraJavaOptions": EXECUTOR_OPTIONS}
         return {**settings, **self._given}
 
     def _environment(self) -> dict[str, str]:

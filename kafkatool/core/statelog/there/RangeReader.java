@@ -5,6 +5,8 @@ import java.io.IOException;
 import java.io.Serializable;
 import java.util.Iterator;
 import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.api.java.function.FlatMapFunction;
 import org.apache.spark.deploy.SparkHadoopUtil;
@@ -25,6 +27,41 @@ public class RangeReader implements FlatMapFunction, Serializable {
 
     public byte[] read(String uri, String offset, String length) throws IOException {
         return range(new byte[0], uri, Long.parseLong(offset), Integer.parseInt(length));
+    }
+
+    /**
+     * Finds the files that a path or pattern names, a line for each: uri TAB size. Of a directory those at any depth whose
+     * names contain a word. All in one call, and not by listFiles: on disks here that runs a program for each file, to
+     * learn of rights that nobody asks for.
+     */
+    public String list(String uri, String word) throws IOException {
+        Path path = new Path(uri);
+        FileSystem files = path.getFileSystem(SparkHadoopUtil.get().conf());
+        StringBuilder found = new StringBuilder();
+        FileStatus[] named = files.globStatus(path);
+        for (int i = 0; named != null && i < named.length; i++) {
+            if (named[i].isFile()) {
+                add(found, named[i]);
+            } else {
+                below(files, named[i].getPath(), word, found);
+            }
+        }
+        return found.toString();
+    }
+
+    private static void below(FileSystem files, Path directory, String word, StringBuilder found) throws IOException {
+        FileStatus[] in = files.listStatus(directory);
+        for (int i = 0; i < in.length; i++) {
+            if (in[i].isDirectory()) {
+                below(files, in[i].getPath(), word, found);
+            } else if (in[i].getPath().getName().indexOf(word) >= 0) {
+                add(found, in[i]);
+            }
+        }
+    }
+
+    private static void add(StringBuilder found, FileStatus file) {
+        found.append(file.getPath().toString()).append('\t').append(file.getLen()).append('\n');
     }
 
     static byte[] range(byte[] header, String uri, long offset, int length) throws IOException {

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any, BinaryIO, Generic
 
 from kafkatool.core.errors import KafkatoolError
-from kafkatool.core.statelog.jobs.carrier import Entry, Note, Reading, Result
+from kafkatool.core.statelog.jobs.carrier import Entry, Note, Reading, Result, Sorting
 from kafkatool.core.statelog.jobs.tasks import grouped
 from kafkatool.core.statelog.sources.chunks import Chunk
 from kafkatool.core.statelog.sources.source import Source
@@ -114,9 +114,7 @@ class _Scattered(Generic[Note]):
             self.workers, self.workers.spark.with_context(lambda _: self.shuffled.mapPartitionsWithIndex(task.run))
         )
 
-    def in_order(
-        self, function: Callable[[Iterator[Entry]], tuple[list[Entry], Result]], most: int
-    ) -> tuple[Callable[[], Iterator[Entry]], list[Result]]:
+    def in_order(self, function: Sorting[Result], most: int) -> tuple[Callable[[], Iterator[Entry]], list[Result]]:
         task = OrderTask(most, function)
 
         def second_round(context: Any) -> tuple[Any, list[Result]]:

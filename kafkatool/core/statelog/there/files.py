@@ -8,14 +8,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kafkatool.core.errors import UsageError
 from kafkatool.core.statelog.sources.chunks import Chunk
 from kafkatool.core.statelog.sources.files import LOG_NAME, STDIN, OpenedLogs, look_into, rank
 from kafkatool.core.statelog.sources.source import Source
 from kafkatool.core.statelog.sources.spool import GZIP_MAGIC
-from kafkatool.core.statelog.spark.pyspark_private import java_context, jvm
 from kafkatool.core.statelog.there.ranges import requests
 from kafkatool.core.statelog.there.surveys import EDGE_BYTES, CutTask, Survey, edges_of, unpacked
 from kafkatool.core.statelog.there.workers import Workers
@@ -95,9 +94,7 @@ def open_remote(
     """
     if STDIN in paths:
         raise UsageError("standard input is here, not where the work is done: name a file")
-    found = workers.spark.with_context(
-        lambda context: _find(context, [*uris, *(path.resolve().as_uri() for path in paths)])
-    )
+    found = workers.spark.with_context(lambda _: _find(workers, [*uris, *(path.resolve().as_uri() for path in paths)]))
     found.sort(key=lambda file: rank(Path(file.uri)))
     surveys = _look(workers, found)
     sources, broken = [], []
@@ -109,15 +106,13 @@ def open_remote(
     return look_into(sources, broken, labels=labels, join_rolled=join_rolled)
 
 
-def _find(context: Any, uris: Sequence[str]) -> list[_Found]:
+def _find(workers: Workers, uris: Sequence[str]) -> list[_Found]:
     from py4j.protocol import Py4JJavaError
 
-    classes, settings = jvm(context), java_context(context).hadoopConfiguration()
     found: dict[str, _Found] = {}
     for uri in uris:
         try:
-            where = classes.org.apache.hadoop.fs.Path(uri)
-            files = list(_files(where.getFileSystem(settings), where))
+            files = [_Found(name, size) for name, size in workers.listed(uri, LOG_NAME)]
         except Py4JJavaError as e:
             raise UsageError(f"{uri}: {str(e.java_exception).splitlines()[0]}") from e
         if not files:
@@ -126,28 +121,18 @@ def _find(context: Any, uris: Sequence[str]) -> list[_Found]:
     return list(found.values())
 
 
-def _files(files: Any, where: Any) -> Iterator[_Found]:
-    """Yield the files a path or pattern names; of a directory, at any depth, those called like a state-change log."""
-    for named in files.globStatus(where) or ():
-        if named.isFile():
-            yield _Found(str(named.getPath()), named.getLen())
-            continue
-        below = files.listFiles(named.getPath(), True)
-        while below.hasNext():
-            status = below.next()
-            if LOG_NAME in status.getPath().getName():
-                yield _Found(str(status.getPath()), status.getLen())
-
-
 def _look(workers: Workers, found: Sequence[_Found]) -> list[Survey]:
     """Return what is to be known of each file, by one job, and by a second one of gzip files."""
     asked = []
     for number, file in enumerate(found):
         edge = min(file.size, EDGE_BYTES)
-        ranges = (("h", 0, edge), ("t", file.size - edge, file.size))
+        ranges = [("h", 0, edge), *[("t", file.size - edge, file.size)] * (file.size > edge)]
         asked.append([r for kind, start, end in ranges for r in requests(f"{number},{kind}", file.uri, start, end)])
     edges = dict(workers.run(edges_of, _in_groups(asked, [EDGE_BYTES * 2] * len(asked))))
-    surveys = [Survey(file.size, edges[f"{number},h"][1], edges[f"{number},t"][1]) for number, file in enumerate(found)]
+    surveys = []
+    for number, file in enumerate(found):
+        head = edges[f"{number},h"]
+        surveys.append(Survey(file.size, head[1], edges.get(f"{number},t", head)[1]))
     packed = [number for number in range(len(found)) if edges[f"{number},h"][0] == GZIP_MAGIC]
     asked = [list(requests(str(number), found[number].uri, 0, found[number].size)) for number in packed]
     for name, survey in workers.run(unpacked, _in_groups(asked, [found[number].size * 10 for number in packed])):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkatool.core.statelog.history.facts import history_of
-from kafkatool.core.statelog.history.observations import OBSERVED, Observation, observe
+from kafkatool.core.statelog.history.observations import OBSERVED, observe
 from kafkatool.core.statelog.history.timeline import ITEM_KEYS, partition_items
 from kafkatool.core.statelog.jobs.carrier import Logs
 from kafkatool.core.statelog.jobs.gathering import partitions_of
@@ -142,11 +142,13 @@ def _observations(rows: Iterator[Any]) -> Iterator[tuple[tuple[str, int], tuple[
 
 def _facts(found: Iterator[tuple[tuple[str, int], tuple[Any, ...]]]) -> Iterator[str]:
     names: dict[int, str] = {}
-    entries = []
-    for _, (file, entry) in found:
-        names[Observation(*entry[3]).source] = file
-        entries.append(entry)
-    for topic, partition, observations in partitions_of(entries, (0,)):
+
+    def entries() -> Iterator[tuple[Any, ...]]:
+        for _, (file, entry) in found:
+            names[entry[3][1]] = file
+            yield entry
+
+    for topic, partition, observations in partitions_of(entries(), (0,)):  # which are all gone through before the first
         end = max(o.time for o in observations)
         history = history_of(observations)
         for item in partition_items(topic, partition, history, names, start_time="", end=end, with_ignored=True):

@@ -1,14 +1,16 @@
 """What workers run for the carrier of jobs elsewhere; nothing here is for the driver, nor knows Spark."""
 
+import gc
 import marshal
 import pickle
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Generic
 
 from kafkatool.core.errors import KafkatoolError
-from kafkatool.core.statelog.jobs.carrier import Entry, Note, Reading, Result
+from kafkatool.core.statelog.jobs.carrier import Entry, Note, Reading, Result, Sorting
 from kafkatool.core.statelog.sources.chunks import Chunk
 from kafkatool.core.statelog.there.ranges import by_header, cut, unpack_sound, whole_lines
 
@@ -19,6 +21,18 @@ Batch = tuple[int, bytes]
 """A bucket and what goes there: entries, or a note."""
 
 
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Have nobody look for cycles meanwhile: there are none in findings, of which there are millions."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 @dataclass(frozen=True, slots=True)
 class ReadingTask(Generic[Note]):
     reading: "Reading[Note]"
@@ -26,6 +40,10 @@ class ReadingTask(Generic[Note]):
 
     def run(self, frames: Iterator[bytes]) -> Iterator[Batch]:
         """Yield bucket and entries, and in the last bucket the note of each chunk."""
+        with undisturbed():
+            yield from self._read(frames)
+
+    def _read(self, frames: Iterator[bytes]) -> Iterator[Batch]:
         for numbers, parts in groupby(by_header(frames), key=lambda part: part[0].split(b",")[:4]):
             chunk = Chunk(*map(int, numbers))
             try:
@@ -44,7 +62,8 @@ class EachTask(Generic[Result]):
     function: Callable[[Iterator[Entry]], Result]
 
     def run(self, found: Iterator[Batch]) -> list[Result]:
-        return [self.function(_entries(found))]
+        with undisturbed():
+            return [self.function(_entries(found))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +72,21 @@ class PartTask:
     function: Callable[[Iterator[Entry]], Iterator[bytes]]
 
     def run(self, bucket: int, found: Iterator[Batch]) -> Iterator[bytes]:
-        return self.function(_entries(found)) if bucket < self.buckets else iter(())
+        with undisturbed():
+            yield from self.function(_entries(found)) if bucket < self.buckets else ()
 
 
 @dataclass(frozen=True, slots=True)
 class OrderTask(Generic[Result]):
     most: int
-    function: Callable[[Iterator[Entry]], tuple[list[Entry], Result]]
+    function: Sorting[Result]
 
     def run(self, bucket: int, found: Iterator[Batch]) -> Iterator[tuple[Any, Any]]:
         """Yield the entries, and the result under no key."""
         if bucket < self.most:
-            entries, result = self.function(_entries(found))
+            with undisturbed():
+                result = yield from self.function(_entries(found))
             yield None, result
-            yield from entries
 
 
 def is_result(keyed: tuple[Any, Any]) -> bool:

@@ -51,6 +51,15 @@ class Workers:
         """Return the first thing that ``function`` makes of one group's frames. SparkError."""
         return self.run(function, [group])[0]
 
+    def listed(self, uri: str, word: str) -> Iterator[tuple[str, int]]:
+        """Yield URI and size of the files that a path or pattern names; of a directory, those with the word in their name.
+
+        Py4JJavaError if the connector refuses.
+        """
+        for line in filter(None, self._reader.list(uri, word).split("\n")):  # names may hold what splitlines cuts at
+            name, _, size = line.rpartition("\t")
+            yield name, int(size)
+
     def read(self, uri: str, start: int, end: int) -> bytes:
         """Return bytes of a file, to the driver. SparkError."""
         return self.spark.with_context(lambda _: bytes(self._reader.read(uri, str(start), str(end - start))))

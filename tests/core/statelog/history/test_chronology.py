@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkatool.core.statelog.history.chronology import Moment, Standing, chronology, standings
-from kafkatool.core.statelog.history.facts import Fact
+from kafkatool.core.statelog.history.fact import Fact
 from kafkatool.core.statelog.history.observations import join_into, milliseconds
 from kafkatool.core.statelog.jobs.carrier import Logs
 from kafkatool.core.statelog.jobs.gathering import gather

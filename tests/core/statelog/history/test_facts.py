@@ -3,12 +3,13 @@
 import csv
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from kafkatool.core.statelog.history.facts import Fact, History, history_of, leaderless_ms
+from kafkatool.core.statelog.history.fact import Fact
+from kafkatool.core.statelog.history.facts import History, history_of, leaderless_ms
 from kafkatool.core.statelog.jobs.carrier import Logs
 from kafkatool.core.statelog.jobs.gathering import gather
 from kafkatool.core.statelog.jobs.here import Here
@@ -42,7 +43,7 @@ def history(tmp_path: Path, *lines: bytes, name: str = "t-0") -> History:
     return histories([source(tmp_path / "log", b"".join(lines))], tmp_path)[name]
 
 
-def short(facts: Sequence[Fact]) -> list[tuple[object, ...]]:
+def short(facts: Iterable[Fact]) -> list[tuple[object, ...]]:
     return [(f.time[17:], f.kind, f.old_leader, f.leader, f.leader_epoch, f.changed) for f in facts]
 
 
@@ -170,6 +171,53 @@ def test_at_info_with_zookeeper_leaders_are_right_and_isrs_that_grew_are_told_as
     assert unseen(found)["orders-0"] == 4
 
 
+def counts_of(paths: Sequence[Path], own: Path) -> Counter[str]:
+    """Return how many facts there are of each kind, and how many of them tell more than their kind."""
+    counts: Counter[str] = Counter()
+    for history in histories(open_logs(paths, own).sources, own).values():
+        for fact in history.facts:
+            counts[fact.kind] += 1
+            counts.update(name for name in ("unclean", "handed_over", "decided_by_leader") if getattr(fact, name))
+            counts["with_decider"] += fact.controller is not None
+    return +counts
+
+
+@pytest.mark.spec("SCL-19X", "SCL-26X")
+@pytest.mark.parametrize(
+    ("version", "whole", "less", "none"),
+    [
+        (
+            "2.8.2",
+            "created elected ignored handed_over reassigned",
+            "isr_grown with_decider",
+            "deleted decided_by_leader",
+        ),
+        (
+            *("3.9.1", "created elected ignored handed_over failed unclean"),
+            *("isr_grown isr_shrunk with_decider offline reassigned", "deleted decided_by_leader"),
+        ),
+        (
+            *("4.1.0", "created elected isr_grown isr_shrunk offline reassigned unclean gap"),
+            *("", "failed with_decider decided_by_leader handed_over deleted"),
+        ),
+    ],
+)
+def test_each_fact_is_told_at_info_as_the_tables_have_it(version: str, whole: str, less: str, none: str) -> None:
+    """Of real logs, beside the same at TRACE. ``none`` is not told at INFO, without ZooKeeper some of it at no level."""
+    with spool() as own:
+        trace, info = counts_of(story(version), own), counts_of(at_info(version, own), own)
+    for kind in whole.split():
+        assert info[kind] == trace[kind] > 0, kind
+    for kind in less.split():
+        assert 0 < info[kind] < trace[kind], kind
+    for kind in none.split():
+        assert info[kind] == 0, kind
+        assert trace[kind] > 0 or version == "4.1.0", kind
+    told = {*whole.split(), *less.split(), *none.split()}
+    assert {*trace, *info} <= told | {"gap", "isr_shrunk", "offline"}, "no kind is left out"
+    assert info["gap"] >= trace["gap"], "what is hidden is told as gaps, where the epochs show it"
+
+
 @pytest.mark.spec("SCL-19X", "SCL-24X", "SCL-26X", "SCL-28X")
 def test_at_info_without_zookeeper_all_is_told_that_ever_is() -> None:
     with spool() as own:
@@ -263,7 +311,28 @@ def test_states_of_one_leader_epoch_are_told_apart_by_their_partition_epochs(tmp
         ("09,000", "gap", None, (), 2),
         ("09,000", "isr_grown", 9, (3,), 1),
     ]
-    assert len(told.facts[0].witnesses) == 2
+    assert len(next(iter(told.facts)).witnesses) == 2
+
+
+@pytest.mark.spec("SCL-19X")
+def test_where_no_partition_epoch_is_said_isrs_of_one_leader_epoch_are_in_the_order_of_time(tmp_path: Path) -> None:
+    """As in lines before 1.0, of which only some have it."""
+
+    def cached(time: str, isr: str) -> bytes:
+        state = f"(LeaderAndIsrInfo:(Leader:1,ISR:{isr},LeaderEpoch:4,ControllerEpoch:2),ReplicationFactor:3)"
+        return record(
+            time,
+            f"Broker 1 cached leader info ({state[1:]},AllReplicas:1,2,3) for partition [t,0] in response to UpdateMetadata "
+            "request sent by controller 1 epoch 2 with correlation id 3",
+            "TRACE",
+        )
+
+    told = history(tmp_path, cached("00,000", "1,2,3"), cached("05,000", "1,2"), cached("09,000", "1,2,3"))
+    assert [(f.time[17:], f.kind, f.partition_epoch, f.changed) for f in told.facts] == [
+        ("00,000", "first_seen", None, ()),
+        ("05,000", "isr_shrunk", None, (3,)),
+        ("09,000", "isr_grown", None, (3,)),
+    ]
 
 
 @pytest.mark.spec("SCL-27X")
@@ -299,6 +368,24 @@ def test_another_topic_id_is_another_life(tmp_path: Path) -> None:
     assert (told.leader_epoch, told.partition_epoch, told.topic_id) == (0, 3, TWO)
 
 
+@pytest.mark.spec("SCL-27X")
+def test_epoch_0_after_a_higher_one_of_the_same_broker_is_another_life_where_no_line_tells_of_its_making(
+    tmp_path: Path,
+) -> None:
+    told = history(
+        tmp_path,
+        follows("00,000", 3, 1, 7, 9),
+        follows("20,000", 3, 2, 0, 0),
+        follows("30,000", 3, 1, 1, 1),
+    )
+    assert [(f.kind, f.old_leader, f.leader, f.leader_epoch) for f in told.facts] == [
+        ("first_seen", None, 1, 7),
+        ("elected", None, 2, 0),
+        ("elected", 2, 1, 1),
+    ], "neither compared nor ordered across lives"
+    assert (told.leader, told.leader_epoch, told.partition_epoch) == (1, 1, 1)
+
+
 @pytest.mark.spec("SCL-17X", "SCL-8")
 @pytest.mark.parametrize("version", [*VERSIONS, *NEWER])
 def test_facts_are_the_same_wherever_the_logs_are_cut(version: str, tmp_path: Path) -> None:
@@ -319,7 +406,7 @@ def test_a_fact_told_by_many_is_one_with_its_witnesses(tmp_path: Path) -> None:
         cached("09,000", 2, 1, 0, "1, 2, 3", 0),
     )
     assert short(told.facts) == [("00,000", "created", None, None, None, ()), ("00,010", "elected", None, 1, 0, ())]
-    elected = told.facts[1]
+    elected = list(told.facts)[1]
     assert [(w.broker, w.role, w.time[17:], w.line) for w in elected.witnesses] == [
         (1, "controller", "00,010", 2),
         (2, "broker", "00,020", 4),
@@ -360,16 +447,16 @@ def test_an_outage_from_death_to_return(tmp_path: Path) -> None:
         ("50,000", "isr_shrunk", None, 2, 2, (3,)),
         ("55,000", "isr_grown", None, 2, 2, (3,)),
     ]
-    assert told.facts[6].reason == (
+    assert list(told.facts)[6].reason == (
         "partition change failed: kafka.common.StateChangeFailedException: no replica is alive"
     )
-    assert told.facts[-1].decided_by_leader
+    assert list(told.facts)[-1].decided_by_leader
     day = "2016-01-01 10:00:"
-    assert leaderless_ms(told.facts, f"{day}59,000") == [
+    assert list(leaderless_ms(told.facts, f"{day}59,000")) == [
         (f"{day}10,000", f"{day}10,250", False),
         (f"{day}20,000", f"{day}50,000", False),
     ]
-    assert leaderless_ms(told.facts[:6], f"{day}59,000")[1] == (f"{day}20,000", f"{day}59,000", True)
+    assert list(leaderless_ms(list(told.facts)[:6], f"{day}59,000"))[1] == (f"{day}20,000", f"{day}59,000", True)
 
 
 @pytest.mark.spec("SCL-19X")
@@ -460,7 +547,7 @@ def test_info_lines_of_two_eight_tell_leaders_and_shrinks(tmp_path: Path) -> Non
         ),
     )
     assert [fact.kind for fact in told.facts] == ["created", "elected", "offline", "isr_shrunk"]
-    assert [w.broker for w in told.facts[1].witnesses] == [1, 1, 2]
+    assert [w.broker for w in list(told.facts)[1].witnesses] == [1, 1, 2]
     assert told.leader == -1
 
 

@@ -8,7 +8,7 @@ import pytest
 from kafkatool.core.statelog.history import skew
 from kafkatool.core.statelog.sources.files import open_logs
 from kafkatool.core.statelog.sources.spool import spool
-from tests.core.statelog.logs import VERSIONS, lines_of, record, source, story
+from tests.core.statelog.logs import NEWER, VERSIONS, lines_of, record, source, story
 
 
 @pytest.mark.spec("SCL-20X", "SCL-24X")
@@ -24,6 +24,22 @@ def test_a_request_sent_again_is_not_taken_for_one_that_arrived_too_early(
             found = skew.skew_at_the_end(sources, (None,) * len(sources))
             assert all(s.behind_at_least_ms == 0 for _, s in found), look_bytes
     assert found
+
+
+@pytest.mark.spec("SCL-20X", "SCL-24X")
+def test_logs_of_several_versions_and_both_modes_prove_no_clock_wrong_together(tmp_path: Path) -> None:
+    """One file for each broker, as of a cluster that was upgraded and then moved away from ZooKeeper."""
+    for path in (path for version in ("2.8.2", *NEWER) for path in story(version)):
+        with (tmp_path / path.stem).open("a", encoding="latin-1") as file:
+            file.writelines(f"{line}\n" for line in lines_of(path))
+    with spool() as own:
+        sources = open_logs(sorted(tmp_path.iterdir()), own).sources
+        whole = skew.skew_at_the_end(sources, (None,) * len(sources))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(skew, "LOOK_BYTES", 1 << 30)
+            found = skew.skew_at_the_end(sources, (None,) * len(sources))
+    assert len(found) > 2, "the requests of 2.8.2 and 3.9.1 make pairs"
+    assert {proved.behind_at_least_ms for _, proved in (*whole, *found)} == {0}
 
 
 @pytest.mark.spec("SCL-20X", "SCL-24X")

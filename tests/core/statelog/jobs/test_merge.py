@@ -15,13 +15,24 @@ from kafkatool.core.statelog.jobs.gathering import gather
 from kafkatool.core.statelog.jobs.here import Here
 from kafkatool.core.statelog.jobs.merge import Merged, merge, plan_merge, replacing
 from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
+from kafkatool.core.statelog.lines.grammar import record_time
 from kafkatool.core.statelog.lines.selection import Counts, Selection
 from kafkatool.core.statelog.merging.merge_slice import SliceMerger
 from kafkatool.core.statelog.sources.files import open_logs
 from kafkatool.core.statelog.sources.slices import plan_slices
 from kafkatool.core.statelog.sources.spool import spool
 from kafkatool.core.statelog.spark.session import Spark
-from tests.core.statelog.logs import CAPTURES, VERSIONS, InProcess, lines_of, merger_output, record, source, story
+from tests.core.statelog.logs import (
+    CAPTURES,
+    NEWER,
+    VERSIONS,
+    InProcess,
+    lines_of,
+    merger_output,
+    record,
+    source,
+    story,
+)
 
 TIME = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}")
 
@@ -100,6 +111,18 @@ def test_all_lines_about_the_partitions_are_found(version: str, about_orders: in
         version, Selection(topic="orders", partitions=frozenset({0, 1}), with_context=True), tmp_path
     )
     assert len(with_context) == about_orders + counts.dropped_without_partition
+
+
+@pytest.mark.spec("SCL-5", "SCL-24X")
+@pytest.mark.parametrize("version", NEWER)
+def test_all_lines_of_newer_versions_about_the_partitions_are_found_and_no_other(version: str, tmp_path: Path) -> None:
+    """By a look at the words, that knows no forms: in these logs nothing else is spelled like the partitions."""
+    words = re.compile(r"(?<![\w.-])orders-[01](?![\w-])|topicName='orders', partitionIndex=[01]\b")
+    records = [line for path in story(version) for line in lines_of(path) if record_time(line)]
+    written, counts = merged_story(version, Selection(topic="orders", partitions=frozenset({0, 1})), tmp_path)
+    found = sorted(line for line in (line.decode("latin-1") for line in written) if record_time(line))
+    assert found == sorted(filter(words.search, records))
+    assert len(found) == counts.written > 90
 
 
 @pytest.mark.spec("SCL-12X")

@@ -89,7 +89,7 @@ def test_logs_of_an_outage_of_now(version: str, tmp_path: Path, monkeypatch: pyt
             assert len(merged) < sum(len(file.read_bytes().splitlines()) for file in files) / 2
 
 
-@pytest.mark.spec("SCL-24X", "SCL-26X", "SCL-27X", "SCL-12X")
+@pytest.mark.spec("SCL-24X", "SCL-26X", "SCL-27X", "SCL-12X", "SCL-17X")
 @pytest.mark.parametrize("version", real_kafka.versions("3.9.1", "4.1.0"))
 def test_logs_of_an_outage_of_now_without_zookeeper(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -161,6 +161,7 @@ def test_a_log_is_called_by_its_label_or_broker_id_or_name(tmp_path: Path, own: 
     paths = [tmp_path / name for name in "abc"]
     opened = open_logs(paths, own, labels=[f"{tmp_path}/c=west"])
     assert [source.label for source in opened.sources] == ["7", "b", "west"]
+    assert [source.label for source in open_logs([tmp_path / "c"], own).sources] == ["3"], "lines of before 1.0, too"
     late = record("00,002", "[Broker id=8] x")
     (tmp_path / "far").write_bytes((line := record("00,001", "nobody")) * (65_536 // len(line) + 1) + late)
     (tmp_path / "near").write_bytes(line * (65_536 // len(line) - 1) + late)

@@ -54,6 +54,11 @@ class SparkCluster:
         return f"spark://{HOST}:{self._port}"
 
     @property
+    def worker_processes(self) -> list[int]:
+        """The processes of the workers, which start those of jobs."""
+        return [process.pid for process in self._processes[1:]]
+
+    @property
     def settings(self) -> dict[str, str]:
         """What a driver on this machine must tell Spark."""
         return {

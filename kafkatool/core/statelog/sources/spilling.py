@@ -1,0 +1,114 @@
+"""Lists that may be larger than memory: from some length on they lie in a file, in order if an order is asked for.
+
+One partition may have ten million facts, and all of them are needed more than once: to be put in order, and to be
+counted. What is short stays a list. The file has no name, so nothing is left of it however the process ends; in a task
+of Spark it lies where Spark's own do.
+"""
+
+import heapq
+import os
+import pickle
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import IO, Any, Final, Generic, Protocol, TypeVar
+
+MOST_HELD: Final = 50_000
+"""Items that one list holds in memory: some 50 MB of facts."""
+
+BATCH: Final = 200
+"""Items written, and later read, at a time: a thousand runs are merged with as many batches in memory."""
+
+Item = TypeVar("Item")
+Item_co = TypeVar("Item_co", covariant=True)
+
+
+class Many(Protocol[Item_co]):
+    """Items that can be gone through more than once."""
+
+    def __iter__(self) -> Iterator[Item_co]: ...
+    def __len__(self) -> int: ...
+
+
+class Pile(Generic[Item]):
+    """Items that are added one by one, and then read in order of ``key``, if there is one, or as they came.
+
+    Equal ones keep the order in which they came. Items are pickled, so what is read need not be what was added.
+    """
+
+    def __init__(self, key: Callable[[Item], Any] | None = None, *, ordered: bool = True) -> None:
+        """Begin with nothing. Without ``key`` the items themselves are compared, unless they are not to be ordered."""
+        self._key, self._ordered = key, ordered
+        self._held: list[Item] = []
+        self._file: IO[bytes] | None = None
+        self._runs: list[list[tuple[int, int]]] = []
+        self._end = self._written = 0
+
+    def add(self, item: Item) -> None:
+        """Add an item. OSError."""
+        self._held.append(item)
+        if len(self._held) >= MOST_HELD:
+            self._spill()
+
+    def extend(self, items: Iterable[Item]) -> "Pile[Item]":
+        """Add items, and return the pile. OSError."""
+        held, most = self._held, MOST_HELD
+        for item in items:
+            held.append(item)
+            if len(held) >= most:
+                self._spill()
+                held = self._held
+        return self
+
+    def finished(self) -> Many[Item]:
+        """Return all items, when no more are added. OSError."""
+        if self._file is None:
+            if self._ordered:
+                self._held.sort(key=self._key)
+            return self._held
+        if self._held:
+            self._spill()
+        return self
+
+    def __len__(self) -> int:
+        return self._written + len(self._held)
+
+    def __iter__(self) -> Iterator[Item]:
+        runs = [self._read(run) for run in self._runs]
+        return iter(heapq.merge(*runs, key=self._key)) if self._ordered else chain.from_iterable(runs)  # type: ignore[arg-type]
+
+    def _spill(self) -> None:
+        if self._ordered:
+            self._held.sort(key=self._key)
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(dir=_directory())  # noqa: SIM115 -- closed when nobody has it any more
+        run = []
+        for start in range(0, len(self._held), BATCH):
+            batch = pickle.dumps(self._held[start : start + BATCH], pickle.HIGHEST_PROTOCOL)
+            self._file.write(batch)
+            run.append((self._end, len(batch)))
+            self._end += len(batch)
+        self._file.flush()
+        self._runs.append(run)
+        self._written += len(self._held)
+        self._held = []
+
+    def _read(self, run: list[tuple[int, int]]) -> Iterator[Item]:
+        assert self._file is not None
+        for at, size in run:
+            yield from pickle.loads(os.pread(self._file.fileno(), size, at))
+
+
+def in_order(items: Iterable[Item], key: Callable[[Item], Any] | None = None) -> Many[Item]:
+    """Return the items in order of ``key``, or of themselves. OSError."""
+    return Pile(key).extend(items).finished()
+
+
+def kept(items: Iterable[Item]) -> Many[Item]:
+    """Return the items as they come. OSError."""
+    return Pile[Item](ordered=False).extend(items).finished()
+
+
+def _directory() -> str | None:
+    """Return where Spark has its workers write; None: TMPDIR."""
+    return os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0] or None
