@@ -18,6 +18,7 @@ from kafkatool.broker.groups.coordinator import GroupCoordinator
 from kafkatool.broker.handlers import api_versions
 from kafkatool.broker.handlers.call import HandlerContext, Served, load_handlers
 from kafkatool.broker.handlers.dispatch import Dispatcher
+from kafkatool.broker.limits import FILE_NAME, Limit, Limits
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.network.client_quotas import ClientQuotas, parse_entity
 from kafkatool.broker.network.socket_server import SocketServer
@@ -27,6 +28,7 @@ from kafkatool.broker.registration.registration import Registration, make_base_p
 from kafkatool.broker.registration.strays import find_strays, read_identities
 from kafkatool.broker.registration.zookeeper_login import node_acls, session_security
 from kafkatool.broker.replication.replica_manager import ReplicaManager
+from kafkatool.broker.runtime.gauges_file import GaugesFile
 from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.security.acl_following import AclFollower
@@ -38,6 +40,7 @@ from kafkatool.broker.security.listeners import (
     secure_listeners,
     tell_of_expiries,
     warn_of_open_doors,
+    warn_of_shared_places,
     with_stores_read_again,
 )
 from kafkatool.broker.security.mechanisms import ScramUsers
@@ -59,7 +62,7 @@ from kafkatool.core.errors import ConfigError, StartGivenUpError, TlsError, Znod
 from kafkatool.core.model.topic_names import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
 from kafkatool.core.security.zookeeper_security import OPEN, ZooKeeperSecurity
-from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper, load_link
 from kafkatool.core.zookeeper.znodes import ClusterIdZnode, ConfigZnode
 
 log = logging.getLogger(__name__)
@@ -102,10 +105,12 @@ class Broker:
         """The listeners, with the ports they are bound to; empty before ``start``."""
         self._running = False
         self._listeners: Mapping[str, ListenerSecurity] = {}
+        self.limits = Limits()
         self._stops: list[tuple[str, Callable[[], object]]] = []
         self._registration: Registration | None = None
         # Loaded here, not in the start, which a program's Ctrl-C may interrupt: a KeyboardInterrupt that meets an import
         # making dataclasses (exec of a text) has CPython end the process as killed by SIGINT, however well it was caught.
+        load_link()
         self._handlers = load_handlers()
 
     @property
@@ -117,6 +122,10 @@ class Broker:
     def broker_epoch(self) -> int | None:
         """Return the czxid of this broker's registration (Z-8); None before the first."""
         return self._registration.broker_epoch if self._registration else None
+
+    def gauges(self) -> dict[str, float]:
+        """Return how often each of its limits was reached since its start (SEC-103), as in ``broker-gauges.json``."""
+        return self.limits.gauges()
 
     def __enter__(self) -> Self:
         self.start()
@@ -264,7 +273,9 @@ class Broker:
         self._scram_users = ScramUsers(scram_mechanisms(self.config))
         versions = VersionAnswers(api_versions.answer, api_versions.answer_newer)
         self._listeners = secure_listeners(self.config, self._scram_users, versions)
-        self._sockets = SocketServer(self.config, self._listeners)
+        warn_of_shared_places(self.config, self._listeners)
+        self.limits = Limits()
+        self._sockets = SocketServer(self.config, self._listeners, limits=self.limits)
         self._will_stop("connections", self._sockets.close)
 
     def _join_cluster(self) -> None:
@@ -296,6 +307,10 @@ class Broker:
         # Expiries read disks and send: not on the clock's thread, and not behind the background's work of seconds.
         expiries = Scheduler(EXPIRY_THREADS, f"{self._name}-expiry")
         self._timer = Timer(f"{self._name}-timer", lambda expire: expiries.submit(expire, "expiry"))
+        gauges = GaugesFile(config.own_log_dir / FILE_NAME, self._timer, self.gauges)
+        self._will_stop("gauges", gauges.write)
+        self.limits.on_reached = gauges.changed
+        gauges.write()
         self._overrides = TopicOverrides(self._zookeeper)
         self._overrides.preload(topics_in(config.log_dirs))
         self._log_manager = LogManager(
@@ -339,10 +354,14 @@ class Broker:
         logs = self._log_manager
         logs.on_dir_failure(lambda path, lost: self.on_dir_failure(path, lost, logs.live_dirs, replicas.on_dir_failure))
         self._will_stop("replicas", replicas.shutdown)
+        replicas.fetch_sessions.on_full = lambda: self.limits.reached(Limit.SESSION_PARTITIONS)
+        replicas.appends.on_too_much = lambda partition, e: self.limits.reached(Limit.RECORDS, partition, e)
         replicas.startup()
 
     def _start_groups(self) -> None:
-        self._topic_admin = TopicAdmin(self._zookeeper, self.config, self.broker_id, self._metadata_cache, self._timer)
+        self._topic_admin = TopicAdmin(
+            self._zookeeper, self.config, self.broker_id, self._metadata_cache, self._timer, limits=self.limits
+        )
         self._will_stop("waiting topic requests", self._topic_admin.waiting.expire_all)
         self._groups = GroupCoordinator(
             self.config,
@@ -350,6 +369,7 @@ class Broker:
             self._metadata_cache,
             self._scheduler,
             count_partitions=lambda: self._topic_admin.count_partitions(OFFSETS_TOPIC),
+            limits=self.limits,
         )
         self._will_stop("group coordinator", self._groups.shutdown)
         self._groups.startup()
@@ -376,6 +396,7 @@ class Broker:
             next_producer_id=self._producer_ids.next_id,
             count_partitions=lambda: self._topic_admin.count_partitions(TRANSACTION_TOPIC),
             find_deleted=self._topic_admin.find_deleted,
+            limits=self.limits,
         )
         self._replica_manager.on_offline(self._on_partitions_stopped)
         self._will_stop("transaction coordinator", self._transactions.shutdown)
@@ -491,6 +512,7 @@ class Broker:
             acl_admin=self._acl_admin,
             user_admin=UserAdmin(self._zookeeper),
             quota_admin=QuotaAdmin(self._zookeeper),
+            limits=self.limits,
         )
         handlers = self._handlers
         if self.config.kt_fault_socket is not None:

@@ -36,12 +36,15 @@ class Away:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.may_return = threading.Event()
+        self.strays: list[int] = []  # of the topic, each time it is about to register
         before_registering = Broker.before_registering_again
 
         def wait(broker: Broker) -> None:
             if broker.broker_id == 1:
                 assert self.may_return.wait(100)
             before_registering(broker)
+            if broker.broker_id == 1:
+                self.strays.append(len(list(broker.config.log_dirs[0].glob("t-0.*-stray"))))
 
         patch.setattr(Broker, "before_registering_again", wait)
 
@@ -103,6 +106,7 @@ def test_records_of_a_deleted_topic_do_not_come_back_with_a_broker_that_missed_t
             eventually(lambda: append(client, "t", b"new").error_code == 0, "the new records", 60)
             assert read(client, "t") == [b"new"]
         assert len(list((tmp_path / "1" / "data").glob("t-0.*-stray"))) == 1
+        assert set(held.strays) == (set() if away == "stopped" else {1}), "before it registers again"
 
 
 @pytest.mark.timeout(600)
@@ -149,6 +153,7 @@ def test_records_of_a_deleted_topic_do_not_come_back_with_a_broker_that_was_away
         with client_of(brokers[1]) as client:
             eventually(lambda: read(client, "t") == [b"new", b"newer"], "the records, none of them old", 60)
         assert len(list((tmp_path / "1" / "data").glob("t-0.*-stray"))) == 1
+        assert set(held.strays) == (set() if away == "stopped" else {1}), "before it registers again"
 
 
 @pytest.mark.spec("BRK-122")

@@ -59,6 +59,7 @@ from kafkatool.core.zookeeper.znodes import (
     ConfigChangeZnode,
     ConfigZnode,
     ControllerZnode,
+    DeleteTopicsZnode,
     PartitionStateZnode,
     TopicZnode,
 )
@@ -223,6 +224,25 @@ def test_records_of_a_topic_deleted_while_the_broker_was_down_do_not_come_back(
     assert len(list((tmp_path / "data").glob("t-0.*-stray"))) == 1
 
 
+@pytest.mark.spec("CTL-80")
+def test_a_topic_that_is_marked_where_deletion_is_off_serves_on_also_after_a_failover(
+    zk_connect: str, zk: ZooKeeper, tmp_path: Path
+) -> None:
+    settings = config(zk_connect, tmp_path / "data", delete_topic_enable="false")
+    mark = DeleteTopicsZnode.topic_path("t")
+    for number in range(2):
+        with Broker(settings) as broker, client_of(broker) as client:
+            wait_until(lambda c=client: c.send(metadata.API, 1, MetadataRequest(topics=[])).controller_id == 1)  # type: ignore[misc]
+            if number == 0:
+                assert create(client, "t", 1, 1) == 0
+                zk.create(mark)
+            assert create(client, f"u{number}", 1, 1) == 0, "the controller has come past the mark by then"
+            wait_until(lambda c=client, n=number: append(c, "t", b"%d" % n).error_code == 0)  # type: ignore[misc]
+            assert read(client, "t") == [b"0", b"1"][: number + 1]
+            assert describe(client, "t").error_code == 0
+            assert zk.get(mark) is not None
+
+
 @pytest.mark.spec("BRK-81", "BRK-97")
 def test_a_fetch_that_blocks_when_its_time_is_out_holds_up_no_other(
     zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -376,6 +396,7 @@ def test_a_broker_without_id_below_a_chroot_that_is_not_there_makes_both_and_kee
                 nodes = tree(inside)
             assert {"/brokers/topics/t", "/controller", "/cluster/id"} <= nodes.keys()
             assert set(PERSISTENT_PATHS) <= nodes.keys()
+            assert nodes.keys().isdisjoint(("/admin/reassign_partitions", "/admin/preferred_replica_election"))
             assert not [path for path, node in nodes.items() if b"deeper" in node.data]
     assert not [r for r in caplog.records if f"{chroot}/" in r.getMessage()]
     assert "broker.id=1001" in (data / "meta.properties").read_text()
@@ -384,6 +405,18 @@ def test_a_broker_without_id_below_a_chroot_that_is_not_there_makes_both_and_kee
     with ZooKeeper(connect) as inside:
         sequence = inside.get("/brokers/seqid")
         assert sequence is not None and (sequence.data, sequence.version) == (b"", 1)
+
+
+@pytest.mark.spec("Z-9", "BRK-6")
+def test_a_broker_without_an_advertised_host_registers_the_machines_name(
+    zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "getfqdn", lambda: "localhost")
+    with Broker(config(zk_connect, tmp_path / "data", listeners="PLAINTEXT://:0")), ZooKeeper(zk_connect) as inside:
+        node = inside.get(BrokerZnode.path(1))
+        assert node is not None
+        (endpoint,) = BrokerZnode.decode(1, node.data).endpoints
+        assert endpoint.host == "localhost" and endpoint.port != 0
 
 
 STARTED = """
@@ -584,7 +617,7 @@ def test_after_its_session_expired_a_broker_registers_again_and_goes_on(
         wait_until(lambda: append(client, "t", b"too large by now").error_code == 10)
 
 
-@pytest.mark.spec("CTL-19", "BRK-122")
+@pytest.mark.spec("CTL-19", "BRK-122", "Z-27")
 @pytest.mark.parametrize("hangs", [False, True])
 def test_a_broker_registers_anew_when_its_controller_has_resigned_or_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, hangs: bool
@@ -609,7 +642,11 @@ def test_a_broker_registers_anew_when_its_controller_has_resigned_or_hangs(
 @pytest.mark.spec("BRK-146", "BRK-159")
 @pytest.mark.parametrize(
     ("live", "version", "goes_on"),
-    [([Path("/other")], "2.3", True), ([], "2.3", False), ([Path("/other")], "0.11.0", False)],
+    [
+        *[([Path("/other")], version, True) for version in ("2.3", "1.0")],
+        *[([Path("/other")], version, False) for version in ("0.11.0", "0.10.0")],
+        ([], "2.3", False),
+    ],
 )
 def test_a_broker_outlives_a_failed_log_dir_if_another_works_and_the_controller_can_be_told(
     tmp_path: Path, live: list[Path], version: str, goes_on: bool
@@ -710,3 +747,6 @@ def test_configs_of_every_kind_hold_from_the_start_and_follow_their_changes(
             write("topics", "t", "max.message.bytes", "1000")
             zk.create(ConfigChangeZnode.PREFIX, ConfigChangeZnode.encode("topics/t"), sequential=True)
             wait_until(lambda: append(connection, "t", b"fits again").error_code == 0)
+        write("topics", "t", "max.message.bytes", "8")  # and nobody is told
+    with Broker(config(zk_connect, tmp_path / "data")) as broker, client_of(broker) as connection:
+        wait_until(lambda: append(connection, "t", b"too large from the start on").error_code == 10)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from kafkatool.broker import server
@@ -119,13 +120,17 @@ def test_every_step_of_a_start_in_its_order_and_requests_are_read_last(
     assert firsts(order) == [name for name, _, _ in _START]
 
 
+def _listening() -> set[int]:
+    return {one.laddr.port for one in psutil.Process().net_connections() if one.status == psutil.CONN_LISTEN}
+
+
 @pytest.mark.spec("BRK-119")
 @pytest.mark.parametrize("fails", [name for name, _, _ in _START])
 def test_a_failure_at_any_step_stops_what_was_started_and_is_told(
     zk_connect: str, zk: ZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
     broker = broker_with_a_log(zk, zk_connect, tmp_path)
-    threads = set(threading.enumerate())
+    threads, ports = set(threading.enumerate()), _listening()
 
     def fail(step: str) -> None:
         if step == fails:
@@ -135,6 +140,9 @@ def test_a_failure_at_any_step_stops_what_was_started_and_is_told(
         watch(broken, _START, fail)
         with pytest.raises(KafkatoolError, match=f"{fails} on purpose"):
             broker.start()
+    files = [file.path for file in psutil.Process().open_files()]
+    assert not [path for path in files if Path(path).is_relative_to(tmp_path)]
+    assert _listening() <= ports
     DirLock(tmp_path / "data").release()
     assert not zk.children(BrokersZnode.PATH)
     assert zk.get(ControllerZnode.PATH) is None

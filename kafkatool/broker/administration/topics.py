@@ -6,13 +6,16 @@ The controller sees the nodes and does the rest. Source: Kafka 1.1.1 server/Admi
 import logging
 import random
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafkatool.broker.administration.waiting_topics import TopicPurgatory
+from kafkatool.broker.limits import Limit, Limits
 from kafkatool.broker.metadata_cache import MetadataCache
+from kafkatool.broker.runtime.allowance import Allowance
 from kafkatool.broker.runtime.timer import Timer
+from kafkatool.broker.security.principal import Principal
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.settings.description import Setting, topic_settings
 from kafkatool.broker.settings.dynamic import read_broker_overrides
@@ -28,8 +31,8 @@ from kafkatool.core.model.topic_names import (
     fold,
     is_legal,
 )
-from kafkatool.core.model.values import Assignment, TopicPartition
-from kafkatool.core.operations.topics.creation import TopicExistsError, commit_creation, plan_nodes
+from kafkatool.core.model.values import Assignment, TopicPartition, join_ids
+from kafkatool.core.operations.topics.creation import TopicExistsError, commit_creation, plan_nodes, registered_brokers
 from kafkatool.core.operations.topics.growth import TopicMissingError, grow, plan_growth
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.zookeeper.session import ZooKeeper
@@ -47,6 +50,10 @@ class AdminError(KafkatoolError):
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+AUTO_CREATED_A_SECOND: Final = 10
+"""Topics that Metadata requests of one principal make (SEC-100)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +92,19 @@ class TopicAdmin:
     """The changes that handlers make to topics; thread-safe. ``waiting`` parks requests until the controller is done."""
 
     def __init__(
-        self, zookeeper: ZooKeeper, config: BrokerConfig, broker_id: int, metadata_cache: MetadataCache, timer: Timer
+        self,
+        zookeeper: ZooKeeper,
+        config: BrokerConfig,
+        broker_id: int,
+        metadata_cache: MetadataCache,
+        timer: Timer,
+        *,
+        limits: Limits | None = None,
     ) -> None:
+        self._limits = limits or Limits()
+        # what one request may make, its principal may have saved
+        at_once = max(config.kt_max_auto_created_topics_per_request, AUTO_CREATED_A_SECOND)
+        self._auto_creations = Allowance(at_once, AUTO_CREATED_A_SECOND)
         self._zookeeper = zookeeper
         self._broker_id = broker_id
         self._config = config
@@ -104,9 +122,15 @@ class TopicAdmin:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def auto_create(self, name: str) -> ErrorCode:
-        """Make a topic with the broker's defaults; LEADER_NOT_AVAILABLE when it is on its way (BRK-118)."""
-        return self._create_on_demand(NewTopic(name=name))
+    def auto_create(self, name: str, principal: Principal) -> ErrorCode:
+        """Make a topic with the broker's defaults; LEADER_NOT_AVAILABLE when it is on its way (BRK-118).
+
+        So it is, too, when the principal makes them too fast: it is made when it is asked for again (SEC-100).
+        """
+        if not self._auto_creations.take(principal):
+            self._limits.reached(Limit.TOPICS_A_SECOND, principal, key=principal)
+            return ErrorCode.LEADER_NOT_AVAILABLE
+        return self._create_on_demand(NewTopic(name=name), lambda: self._auto_creations.give_back(principal))
 
     def create_internal_offsets_topic(self) -> ErrorCode:
         """Make ``__consumer_offsets`` with the offsets.topic settings, unless there are too few brokers (BRK-166)."""
@@ -174,10 +198,11 @@ class TopicAdmin:
             there[topic] = TopicZnode.decode(topic, node.data).assignment if node is not None and mark is None else ()
         return frozenset(partition for partition in partitions if partition.partition not in there[partition.topic])
 
-    def _create_on_demand(self, topic: NewTopic) -> ErrorCode:
+    def _create_on_demand(self, topic: NewTopic, nothing_made: Callable[[], object] = lambda: None) -> ErrorCode:
         try:
             self.create(topic)
         except AdminError as e:
+            nothing_made()
             if e.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 log.warning("topic %s cannot be created on demand: %s", topic.name, e)
                 return e.code
@@ -253,11 +278,8 @@ class TopicAdmin:
                 why = f"Topic currently has {len(existing)} partitions, which is higher than the requested {count}."
             raise AdminError(ErrorCode.INVALID_PARTITIONS, why)
         added = count - len(existing)
-        if lists is not None and len(lists) != added:
-            raise AdminError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"Increasing the number of partitions by {added} but {len(lists)} assignments provided.",
-            )
+        if lists is not None:
+            self._check_lists(lists, added)
         groups = None if lists is None else [*(existing[p] for p in sorted(existing)), *lists]
         try:
             (plan_growth if validate_only else grow)(self._zookeeper, name, count, groups=groups)
@@ -268,6 +290,20 @@ class TopicAdmin:
             raise AdminError(code, str(e)) from e
         if not validate_only:
             log.info("topic %s grows from %d to %d partitions", name, len(existing), count)
+
+    def _check_lists(self, lists: Sequence[tuple[int, ...]], added: int) -> None:
+        """Check that a request's lists name registered brokers, for each added partition one. Raises AdminError.
+
+        In the order and the words of Kafka 2.8.2, which are not those of its tool that writes to ZooKeeper.
+        """
+        live = {broker.id for broker in registered_brokers(self._zookeeper)}
+        why = None
+        if unknown := sorted({broker for replicas in lists for broker in replicas} - live):
+            why = f"Unknown broker(s) in replica assignment: {join_ids(unknown, ', ')}."
+        elif len(lists) != added:
+            why = f"Increasing the number of partitions by {added} but {len(lists)} assignments provided."
+        if why:
+            raise AdminError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
 
     def delete(self, name: str) -> None:
         """Mark a topic for deletion; marked already is success. Raises AdminError, ZooKeeperError."""

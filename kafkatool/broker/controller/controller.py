@@ -12,11 +12,12 @@ from typing import TypeVar
 
 from kafkatool.broker.controller.elected import Elected
 from kafkatool.broker.controller.events import Event, EventQueue
-from kafkatool.broker.controller.gauges import FILE_NAME, GaugesFile
+from kafkatool.broker.controller.gauges import FILE_NAME
 from kafkatool.broker.controller.moves import MoveOutcome, OngoingMoves, WantedMoves
 from kafkatool.broker.controller.telling.channels import BrokerSender, ChannelFactory
 from kafkatool.broker.controller.term import Surroundings, Term
 from kafkatool.broker.controller.worker import ControllerWorker
+from kafkatool.broker.runtime.gauges_file import GaugesFile
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog

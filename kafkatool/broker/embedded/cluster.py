@@ -32,7 +32,7 @@ from kafkatool.core.model.values import TopicPartition, join_ids
 
 if TYPE_CHECKING:
     from kafkatool.broker.embedded.faults import Faults
-    from kafkatool.broker.embedded.secured.certificates import Certificate
+    from kafkatool.broker.embedded.secured.certificates import Certificate, Validity
     from kafkatool.broker.embedded.secured.security import ClusterSecurity
     from kafkatool.broker.embedded.topics import ConfigValue
     from kafkatool.core.security.client_security import ClientSecurity
@@ -293,10 +293,17 @@ class EmbeddedCluster:
         await_user(self.files.require().ports.values(), user, security.as_user(user, SCRAM[0]))
 
     def certificate(
-        self, subject: str, *, expired: bool = False, authority: str | None = None, names: Collection[str] = ()
+        self,
+        subject: str,
+        *,
+        expired: bool = False,
+        not_yet_valid: bool = False,
+        authority: str | None = None,
+        names: Collection[str] = (),
     ) -> "Certificate":
-        """Make a client's certificate, such as ``CN=bob``; ``expired``, or of another ``authority``: a bad one."""
-        return self.security.certificate(subject, expired=expired, authority=authority, names=tuple(names))
+        """Make a client's certificate, such as ``CN=bob``; expired, not yet valid or of another ``authority``: a bad one."""
+        validity: Validity = "expired" if expired else "not yet" if not_yet_valid else "now"
+        return self.security.certificate(subject, validity=validity, authority=authority, names=tuple(names))
 
     def _made_security(self, security: str) -> "ClusterSecurity":
         from kafkatool.broker.embedded.secured.security import ClusterSecurity

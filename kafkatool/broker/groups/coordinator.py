@@ -15,12 +15,14 @@ from kafkatool.broker.coordination.ids import is_too_long
 from kafkatool.broker.groups.description import UNKNOWN_GROUP, GroupDescription, ListedGroups, describe
 from kafkatool.broker.groups.expiry import expire_group
 from kafkatool.broker.groups.group import Effect, Group, StoreGroup
+from kafkatool.broker.groups.handed_out import HandedOut
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked, SyncResult
 from kafkatool.broker.groups.offsets import Commit
 from kafkatool.broker.groups.owned import OwnedGroup, OwnedGroups
 from kafkatool.broker.groups.records import GroupKey, Key, OffsetKey, OffsetValue, storable
 from kafkatool.broker.groups.states import GroupState
 from kafkatool.broker.groups.writer import GroupsWriter, TransactionalProducer, protocol_version
+from kafkatool.broker.limits import Limit, Limits
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.replication.replica_manager import ReplicaManager
 from kafkatool.broker.runtime.scheduler import Scheduler
@@ -61,9 +63,11 @@ class GroupCoordinator:
         *,
         count_partitions: Callable[[], int | None] = lambda: None,
         clock: CoordinatorClock | None = None,
+        limits: Limits | None = None,
     ) -> None:
         """Take ``count_partitions``: asks ZooKeeper how many ``__consumer_offsets`` has; None: there is no such topic."""
         self._config = config
+        self._limits = limits or Limits()
         self._scheduler = scheduler
         self._clock = CoordinatorClock() if clock is None else clock
         self.now_ms = self._clock.now_ms
@@ -75,7 +79,9 @@ class GroupCoordinator:
             count_partitions=count_partitions,
             store=self._store,
             clock=self._clock,
+            limits=self._limits,
         )
+        self._handed_out = HandedOut(self._waits_for)
         # Where groups are, and how they come and go, is known there (GRP-1 to 17).
         self.partition_count = self.groups.count.get
         self.partition_of = self.groups.count.partition_of
@@ -108,7 +114,7 @@ class GroupCoordinator:
 
         Its partition may be lost from here on: ``groups.is_lost`` is asked again under the group's lock (GRP-16).
         """
-        if not (group or empty_id_allowed) or is_too_long(group):
+        if not (group or empty_id_allowed) or is_too_long(group, self._limits):
             return ErrorCode.INVALID_GROUP_ID, None
         if self._stopping:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, None
@@ -119,7 +125,7 @@ class GroupCoordinator:
         smallest, largest = self._config.group_min_session_timeout_ms, self._config.group_max_session_timeout_ms
         if error is ErrorCode.NONE and not smallest <= request.session_timeout_ms <= largest:
             error = ErrorCode.INVALID_SESSION_TIMEOUT
-        if error is ErrorCode.NONE and is_too_long(request.member_id):
+        if error is ErrorCode.NONE and is_too_long(request.member_id, self._limits):
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is ErrorCode.NONE and not self._can_be_stored(request):
             error = ErrorCode.INVALID_REQUEST
@@ -129,6 +135,12 @@ class GroupCoordinator:
             else:
                 owned = self.groups.get_or_new(group)
                 error = ErrorCode.NONE if owned else ErrorCode.NOT_COORDINATOR
+        if error is ErrorCode.NONE and request.asks_for_id and request.connection is not None:
+            if self._handed_out.are_too_many(request.connection):
+                told = request.client_host
+                self._limits.reached(Limit.MEMBER_IDS_OF_CONNECTION, told, key=told)
+                error = ErrorCode.GROUP_MAX_SIZE_REACHED
+            parked = self._noting(parked, request.connection, group)
         if error is not ErrorCode.NONE or owned is None:
             parked.answer(JoinResult(error, request.member_id))
             return
@@ -139,6 +151,20 @@ class GroupCoordinator:
             else:
                 effects = owned.group.join(request, parked, self.now_ms())
         self.groups.carry_out(owned, effects)
+
+    def _noting(self, parked: Parked[JoinResult], connection: object, group: str) -> Parked[JoinResult]:
+        """Note the id that the answer hands out."""
+
+        def send(result: JoinResult) -> None:
+            if result.error is ErrorCode.MEMBER_ID_REQUIRED:
+                self._handed_out.note(connection, group, result.member_id)
+            parked.send(result)
+
+        return Parked(send, parked.drop)
+
+    def _waits_for(self, group: str, member_id: str) -> bool:
+        owned = self.groups.get(group)  # looked at without its lock: one more or less does not matter
+        return owned is not None and member_id in owned.group.pending
 
     def _can_be_stored(self, request: JoinRequest) -> bool:
         """Tell whether the member fits a group's record, and the answers that name it.
@@ -277,6 +303,8 @@ class GroupCoordinator:
     ) -> None:
         """Store commits that come in force with the marker of the producer's transaction (TXN-82, 83)."""
         error, owned = self._find(group)
+        if error is ErrorCode.NONE and is_too_long(producer.transactional_id, self._limits):
+            error = ErrorCode.INVALID_REQUEST
         if error is ErrorCode.NONE and owned is None:
             owned = self.groups.get_or_new(group)
             error = ErrorCode.NONE if owned else ErrorCode.NOT_COORDINATOR
@@ -427,22 +455,29 @@ class GroupCoordinator:
             return
 
         def stored(code: ErrorCode, _: Sequence[int]) -> None:
+            with owned.lock:
+                if self.groups.is_lost(owned) or not self.groups.holds(owned):
+                    code = code or ErrorCode.NOT_COORDINATOR  # as for commits: its successor may be loaded already
+                elif code is not ErrorCode.NONE:
+                    owned.group.undelete()
             if code is ErrorCode.NONE:
                 self.groups.forget(owned)
-            else:
-                with owned.lock:
-                    owned.group.undelete()
             done(code)
 
         self._writer.delete_keys(owned.partition, doomed, stored)
 
     def _delete_broken(self, group: str, keys: Collection[Key], done: Callable[[ErrorCode], None]) -> None:
+        partition = self.partition_of(group)
+        since = self.groups.partitions.owned_since(partition)
+
         def stored(code: ErrorCode, _: Sequence[int]) -> None:
+            if code is ErrorCode.NONE and self.groups.partitions.owned_since(partition) != since:
+                code = ErrorCode.NOT_COORDINATOR
             if code is ErrorCode.NONE:
                 self.groups.forget_broken(group)
             done(code)
 
-        self._writer.delete_keys(self.partition_of(group), list(keys), stored)
+        self._writer.delete_keys(partition, list(keys), stored)
 
     def delete_offsets(
         self,

@@ -16,6 +16,7 @@ from kafkatool.broker.groups.offsets import CommittedOffsets
 from kafkatool.broker.groups.protocols import fits, most_voted, subscribed_topics
 from kafkatool.broker.groups.records import GroupValue
 from kafkatool.broker.groups.states import LEGAL, GroupState
+from kafkatool.broker.limits import Limit
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
@@ -26,7 +27,7 @@ MOST_PENDING = 10_000  # ids handed out to who has not come again (SEC-101)
 MOST_METADATA_BYTES = 16 * 1024 * 1024
 _CONSUMER = "consumer"  # the type of groups whose members tell which topics they read
 
-Effect = Callable[[], None]
+Effect = Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Group:
     max_size: int = 2**31 - 1
     initial_delay_ms: int = 3000
     to_wall_ms: Callable[[float], float] = float
+    over: Callable[[Limit], object] = lambda _: None  # called, as an effect, when a limit refuses a member (SEC-103)
     state: GroupState = GroupState.EMPTY
     state_timestamp_ms: float | None = None  # by the wall clock
     protocol_type: str | None = None
@@ -71,11 +73,13 @@ class Group:
             answer_id = request.member_id if member_id is None else member_id
             return [partial(parked.answer, JoinResult(error, answer_id))]
 
-        if self.state is GroupState.DEAD:
-            return refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if not self._has_room(request.member_id) or not self._bears(request):
             effects = self._remove(request.member_id, now_ms) if request.member_id in self.members else []
+            if not self._bears(request):
+                effects.append(partial(self.over, Limit.MEMBERS_METADATA))
             return [*effects, *refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, "")]
+        if self.state is GroupState.DEAD:
+            return refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if not self._takes(request):
             return refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if self.pending.pop(request.member_id, None) is not None:
@@ -85,9 +89,9 @@ class Group:
             member_id = f"{cut(request.instance_id or request.client_id)}-{uuid.uuid4()}"
             if known is not None:
                 return self._replace_static(known, request, member_id, parked, now_ms)
-            if request.needs_known_id and request.instance_id is None:
+            if request.asks_for_id:
                 if len(self.pending) >= MOST_PENDING:
-                    return refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+                    return [partial(self.over, Limit.MEMBER_IDS), *refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, "")]
                 self.pending[member_id] = now_ms + request.session_timeout_ms
                 return refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
             return self._admit(request, member_id, parked, now_ms)

@@ -22,7 +22,10 @@ def metadata_bytes(protocols: Protocols) -> int:
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """The contents of a JoinGroup. ``needs_known_id``: version 4 on, a first join gets its id and comes again (GRP-24)."""
+    """The contents of a JoinGroup. ``needs_known_id``: version 4 on, a first join gets its id and comes again (GRP-24).
+
+    ``connection`` stands for the one that it came by.
+    """
 
     member_id: str
     instance_id: str | None
@@ -33,6 +36,12 @@ class JoinRequest:
     protocol_type: str
     protocols: Protocols
     needs_known_id: bool
+    connection: object | None = None
+
+    @property
+    def asks_for_id(self) -> bool:
+        """Tell whether it gets an id alone, and comes again with that."""
+        return self.member_id == "" and self.needs_known_id and self.instance_id is None
 
 
 @dataclass(frozen=True, slots=True)

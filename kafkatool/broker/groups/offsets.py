@@ -92,7 +92,9 @@ class CommittedOffsets:
             held[partition] = commit
 
     def _written(self, producer_id: int, partition: TopicPartition) -> None:
-        writing = self._writing[producer_id]
+        writing = self._writing.get(producer_id)
+        if writing is None:
+            return  # the group was let go of meanwhile, with what it knew
         writing[partition] -= 1
         if not writing[partition]:
             del writing[partition]

@@ -17,6 +17,7 @@ from kafkatool.broker.groups.loader import Loaded, load
 from kafkatool.broker.groups.offsets import CommittedOffsets
 from kafkatool.broker.groups.records import Key
 from kafkatool.broker.groups.states import GroupState
+from kafkatool.broker.limits import Limit, Limits
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.replication.replica_manager import ReplicaManager
 from kafkatool.broker.runtime.scheduler import Scheduler
@@ -59,12 +60,14 @@ class OwnedGroups:
         count_partitions: Callable[[], int | None],
         store: Callable[[OwnedGroup, StoreGroup], None],
         clock: CoordinatorClock,
+        limits: Limits,
     ) -> None:
         """Take ``count_partitions``: asks ZooKeeper how many ``__consumer_offsets`` has; None: there is no such topic.
 
         ``store(group, record)`` is called, as an effect, with each record a group wants written.
         """
         self._config = config
+        self._limits = limits
         self._scheduler = scheduler
         self._store = store
         self._clock = clock
@@ -152,6 +155,7 @@ class OwnedGroups:
             if group.state is not GroupState.EMPTY or group.protocol_type or not group.offsets.empty:
                 return
             effects = group.die()
+        self._limits.reached(Limit.NEW_GROUPS, group.id)
         self.carry_out(owned, effects)
         self.forget(owned)
 
@@ -162,6 +166,7 @@ class OwnedGroups:
             max_size=self._config.group_max_size,
             initial_delay_ms=self._config.group_initial_rebalance_delay_ms,
             to_wall_ms=self._clock.to_wall_ms,
+            over=lambda limit: self._limits.reached(limit, group_id),
         )
         owned = OwnedGroup(group, partition, since)
         return owned

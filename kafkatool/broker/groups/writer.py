@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from kafkatool.broker.coordination import tombstones
 from kafkatool.broker.groups.records import GroupKey, GroupValue, Key, OffsetKey, OffsetValue, encode_group, encode_key
 from kafkatool.broker.groups.records import encode_offset as encode_offset_value
 from kafkatool.broker.replication.leading.delayed_produce import AppendResult
@@ -26,7 +27,6 @@ _COMMIT_CODES = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
-_RECORD_OVERHEAD_BYTES = 16
 _SYNC_CODES = {
     **_COMMIT_CODES,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
@@ -38,23 +38,6 @@ _SYNC_CODES = {
 def protocol_version(config: BrokerConfig) -> tuple[int, ...]:
     """Return the inter-broker protocol version as numbers: it decides what may be stored."""
     return tuple(int(part) for part in config.inter_broker_protocol_version.split("."))
-
-
-_TOMBSTONES_BYTES = 256 * 1024  # of one batch, well below any sensible max.message.bytes; it is also a slice (GRP-17)
-
-
-def _batches(keys: Sequence[Key]) -> Iterator[list[tuple[bytes, None]]]:
-    batch: list[tuple[bytes, None]] = []
-    size_bytes = 0
-    for key in keys:
-        encoded = encode_key(key)
-        if batch and size_bytes + len(encoded) > _TOMBSTONES_BYTES:
-            yield batch
-            batch, size_bytes = [], 0
-        batch.append((encoded, None))
-        size_bytes += len(encoded) + _RECORD_OVERHEAD_BYTES
-    if batch:
-        yield batch
 
 
 class TransactionalProducer(NamedTuple):
@@ -142,22 +125,22 @@ class GroupsWriter:
         ``done`` hears OffsetCommit's code, the first that is not NONE, and the offsets of the tombstones, in the order of
         the keys: fewer than these, if not all could be stored.
         """
-        batches = list(_batches(keys))
-        tombstones: list[int] = []
+        batches = list(self._tombstones(partition, keys))
+        offsets: list[int] = []
 
         def append_next() -> None:
             if batches:
                 batch = batches.pop(0)
                 self._append(partition, lambda: batch, lambda code, base: stored(code, base, len(batch)))
             else:
-                done(ErrorCode.NONE, tombstones)
+                done(ErrorCode.NONE, offsets)
 
         def stored(code: ErrorCode, base_offset: int, count: int) -> None:
             if code is ErrorCode.NONE:
-                tombstones.extend(range(base_offset, base_offset + count))
+                offsets.extend(range(base_offset, base_offset + count))
                 append_next()
             else:
-                done(_COMMIT_CODES.get(code, code), tombstones)
+                done(_COMMIT_CODES.get(code, code), offsets)
 
         append_next()
 
@@ -170,8 +153,13 @@ class GroupsWriter:
                     "tombstones were not written to %s: %s", TopicPartition(OFFSETS_TOPIC, partition), code.name
                 )
 
-        for batch in _batches(keys):
+        for batch in self._tombstones(partition, keys):
             self._append(partition, lambda batch=batch: batch, stored, acks=0)  # type: ignore[misc]
+
+    def _tombstones(self, partition: int, keys: Sequence[Key]) -> Iterator[list[tuple[bytes, None]]]:
+        largest_bytes = tombstones.largest_batch(self._replica_manager, TopicPartition(OFFSETS_TOPIC, partition))
+        for batch in tombstones.in_batches(map(encode_key, keys), len, largest_bytes):
+            yield [(key, None) for key in batch]
 
     def _append(
         self,

@@ -21,6 +21,7 @@ from kafkatool.broker.administration.users import UserAdmin
 from kafkatool.broker.controller.controller import Controller
 from kafkatool.broker.coordination.ids import cut
 from kafkatool.broker.groups.coordinator import GroupCoordinator
+from kafkatool.broker.limits import Limits
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.network.client_quotas import ClientQuotas
 from kafkatool.broker.network.connection import Connection
@@ -72,6 +73,7 @@ class HandlerContext:
     acl_admin: AclAdmin | None
     user_admin: UserAdmin
     quota_admin: QuotaAdmin
+    limits: Limits
 
     def on_leadership_change(self, leaders: list[Partition], followers: list[Partition]) -> None:
         """Tell the coordinators, before the controller is answered (BRK-32)."""
@@ -161,6 +163,11 @@ class Call:
     def client_host(self) -> str:
         """Return the client's address."""
         return self._connection.remote_host
+
+    @property
+    def connection(self) -> object:
+        """Return what stands for the connection the request came by, as long as that is open."""
+        return self._connection
 
     @property
     def api(self) -> Api:

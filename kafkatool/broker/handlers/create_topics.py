@@ -14,6 +14,7 @@ from kafkatool.broker.administration.waiting_topics import is_led
 from kafkatool.broker.handlers.authorization import on_controller, topics
 from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.handlers.error_reply import code_of
+from kafkatool.broker.limits import Limit
 from kafkatool.broker.settings.description import ConfigSource, Setting
 from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.model.acls import Operation, ResourceType
@@ -38,7 +39,11 @@ def _may_create(request: wire.CreateTopicsRequest, call: Call) -> wire.CreateTop
 def handle(request: wire.CreateTopicsRequest, call: Call) -> wire.CreateTopicsResponse | None:
     """Write the nodes of what passes the checks, then wait for leaders."""
     counts = Counter(t.name for t in request.topics)
-    too_many = call.context.controller.is_active and _replicas_of(request, call) > MOST_REPLICAS
+    replicas = _replicas_of(request, call) if call.context.controller.is_active else 0
+    too_many = replicas > MOST_REPLICAS
+    if too_many:
+        told = (call.principal, replicas, MOST_REPLICAS)
+        call.context.limits.reached(Limit.CREATED_REPLICAS, *told, key=call.principal)
     results: dict[str, wire.CreateTopicsResponseTopic] = {}
     started: list[str] = []
     inherited: list[wire.CreatedTopicConfig] = []  # shared by all topics: a request may name thousands

@@ -8,15 +8,17 @@ from typing import Any
 from kafkatool.broker.handlers.authorization import NotPermittedError
 from kafkatool.broker.handlers.call import Call, HandlerContext, Served
 from kafkatool.broker.handlers.error_reply import code_of, error_reply
+from kafkatool.broker.limits import Limit
 from kafkatool.broker.network.connection import Connection
 from kafkatool.broker.network.request_channel import Request
-from kafkatool.core.errors import KafkatoolError, ProtocolError
+from kafkatool.core.errors import KafkatoolError, ProtocolError, TooManyElementsError
 from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.frames import RequestHeader, decode_header, decode_request
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
+_PARTITION_BYTES = 4  # of a request, at least
 _START = struct.Struct(">hhi")  # api_key, api_version, correlation_id: the same in every header version
 _ANY = Api(-1, "any", 0, 0, object, object)  # a header is read so far as all versions have it
 _LONGEST_TOLD = 100  # characters of a client's id
@@ -46,6 +48,11 @@ class Dispatcher:
         try:
             header, offset = decode_header(served.api, frame)
             message = decode_request(served.api, version, frame, offset)
+        except TooManyElementsError as e:
+            host = connection.remote_host
+            self._context.limits.reached(Limit.ELEMENTS, connection, served.api.name, e, key=host)
+            connection.end()
+            return
         except ProtocolError as e:
             log.warning("closing %s: %s version %d cannot be read: %s", connection, served.api.name, version, e)
             connection.end()
@@ -56,6 +63,12 @@ class Dispatcher:
         if served.between_brokers is not None and (why := _why_no_broker(served.between_brokers(message), call)):
             log.warning("%s from %s (%s) refused: %s", served.api.name, connection, call.principal, why)
             _reply_code(call, served, message, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            return
+        most = self._context.config.kt_max_partitions_per_request
+        if len(frame) > most * _PARTITION_BYTES and (found := _partitions(served, message, call)) > most:
+            told = (served.api.name, connection, found, most)
+            self._context.limits.reached(Limit.PARTITIONS, *told, key=connection.remote_host)
+            _reply_code(call, served, message, ErrorCode.INVALID_REQUEST, f"more than {most} partitions in one request")
             return
         try:
             if self._context.authorizer is not None:
@@ -109,6 +122,15 @@ def _client_id(frame: bytearray) -> str:
     except ProtocolError:
         return ""
     return f" from client {client_id[:_LONGEST_TOLD]!a}" if client_id else ""
+
+
+def _partitions(served: Served, message: Any, call: Call) -> int:
+    """Return how many partitions a client names; of brokers that replicate there may be as many as they have (SEC-99)."""
+    replica_id = getattr(message, "replica_id", -1)
+    if served.from_controller or (replica_id >= 0 and call.is_of_follower(replica_id, asked=False)):
+        return 0
+    topics = getattr(message, "topics", None)
+    return sum(len(getattr(topic, "partitions", None) or ()) for topic in topics) if isinstance(topics, list) else 0
 
 
 def _why_no_broker(broker_id: int, call: Call) -> str:

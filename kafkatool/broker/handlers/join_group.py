@@ -22,6 +22,7 @@ def handle(request: wire.JoinGroupRequest, call: Call) -> wire.JoinGroupResponse
         request.protocol_type,
         tuple((p.name, bytes(p.metadata)) for p in request.protocols),
         needs_known_id=call.header.api_version >= 4,
+        connection=call.connection,
     )
     call.context.groups.join(
         request.group_id, wanted, Parked(lambda result: call.respond(_response(result)), call.close)

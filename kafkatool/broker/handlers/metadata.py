@@ -14,6 +14,7 @@ from kafkatool.broker.handlers.authorization import (
     operations_on,
 )
 from kafkatool.broker.handlers.call import Call, Served
+from kafkatool.broker.limits import Limit
 from kafkatool.broker.metadata_cache import MetadataSnapshot
 from kafkatool.core.model.acls import Operation, ResourceType
 from kafkatool.core.model.topic_names import INTERNAL_TOPICS
@@ -94,8 +95,9 @@ def _created(name: str, request: wire.MetadataRequest, call: Call, may_create: I
         if not may_create_topic(name, call):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if next(may_create, None) is None:
+            call.context.limits.reached(Limit.TOPICS_BY_METADATA, call.principal, key=call.principal)
             return ErrorCode.LEADER_NOT_AVAILABLE
-        return call.context.topic_admin.auto_create(name)
+        return call.context.topic_admin.auto_create(name, call.principal)
     return call.context.topic_admin.unknown_topic_code(name)
 
 

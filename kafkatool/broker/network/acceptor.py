@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from kafkatool.broker.limits import Limit, Limits
 from kafkatool.broker.network.admission import ConnectionQuotas, PendingLogins, Places
 from kafkatool.broker.network.connection import Connection, host_of
 from kafkatool.broker.network.encrypted import EncryptedConnection
@@ -61,6 +62,7 @@ class Acceptor:
         places: Places,
         memory: RequestMemory | None,
         failures: PeerLines,
+        limits: Limits,
     ) -> None:
         self._rotation = itertools.cycle(processors)
         self._rotation_lock = threading.Lock()
@@ -72,13 +74,14 @@ class Acceptor:
         self._places = places
         self._memory = memory
         self._failures = failures
+        self._limits = limits
         self._socket = _listen(endpoint)
         if (
             config.socket_receive_buffer_bytes != -1
         ):  # the window is agreed on when connecting: the listener's counts too
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.socket_receive_buffer_bytes)
         self.endpoint = endpoint._replace(port=self._socket.getsockname()[1])
-        self._full = False  # no descriptor was left for the last connection
+        self._keeps_waiting = False  # whether somebody is left in the kernel's queue, and that is counted
         self._socket.setblocking(False)  # who is waited for may be taken by `speak_again`
         self._comes = select.poll()
         self._comes.register(self._socket, select.POLLIN)
@@ -123,14 +126,22 @@ class Acceptor:
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._speaks.wait()
-            if not self._places.wait(_PAUSE_S):
-                continue  # the next one waits in the kernel until another closes (SEC-95)
+            if (full := self._places.wait(_PAUSE_S)) is not None:
+                self._keep_waiting(full)
+                continue
             self._comes.poll()
             with self._accepting:
                 if self._speaks.is_set():
                     self._accept()
 
+    def _keep_waiting(self, full: Limit) -> None:
+        """Leave who comes in the kernel's queue until another closes (SEC-95); count the first, if there is one."""
+        if not self._keeps_waiting and self._comes.poll(0):
+            self._keeps_waiting = True
+            self._limits.reached(full, self.endpoint.listener)
+
     def _accept(self) -> None:
+        self._keeps_waiting = False
         try:
             sock, name = self._socket.accept()
         except BlockingIOError:
@@ -152,14 +163,11 @@ class Acceptor:
 
     def _hand_out(self, sock: socket.socket, host: str) -> None:
         if sock.fileno() >= first_not_for_connections():
-            if not self._full:  # said once: they may come by the thousand
-                log.warning("closing connections, the first from %s: hardly any open files are left (ulimit -n)", host)
-            self._full = True
+            self._limits.reached(Limit.OPEN_FILES, host)
             sock.close()
             return
-        self._full = False
         if not self._quotas.admit(host):
-            self._failures.info("closing a connection from %s: it has max.connections.per.ip already", host)
+            self._limits.reached(Limit.CONNECTIONS_OF_ADDRESS, host, key=host)
             sock.close()
             return
         with self._rotation_lock:
@@ -172,7 +180,6 @@ class Acceptor:
                 raise
             self._places.take()
             if not self._security.is_open and not self._pending.admit(connection):
-                log.debug("closing %s: too many have not logged in yet", connection)
                 connection.ends_at_once()
             processor.add(connection)
 
@@ -192,7 +199,7 @@ class Acceptor:
             )
         connection.memory = self._memory
         if security.sasl is not None:
-            connection.expect_login(Login(security.sasl), config.sasl_server_max_receive_size)
+            connection.expect_login(Login(security.sasl), config.sasl_server_max_receive_size, self._pending.large)
         return connection
 
     def _configure(self, sock: socket.socket) -> None:

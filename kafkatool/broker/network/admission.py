@@ -4,8 +4,13 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Mapping
+from typing import Final
 
+from kafkatool.broker.limits import Limit, Limits
 from kafkatool.broker.network.connection import Connection
+
+LARGE_LOGINS: Final = 16
+"""So many may send a frame of more than 32 KB before their login at one time: of half a megabyte each, unless set."""
 
 
 class ConnectionQuotas:
@@ -46,10 +51,11 @@ def _addresses(host: str) -> set[str]:
 
 
 class Places:
-    """The connections that a listener may have, within those of the broker (SEC-95). Thread-safe."""
+    """The connections that a listener may have, within those of the broker (SEC-95). Thread-safe. ``kind``: which it is."""
 
-    def __init__(self, limit: int, broker: "Places | None" = None) -> None:
+    def __init__(self, limit: int, kind: Limit, broker: "Places | None" = None) -> None:
         self._limit = limit
+        self._kind = kind
         self._broker = broker
         self._taken = 0
         self._changed = threading.Condition()
@@ -60,12 +66,12 @@ class Places:
             self._limit = limit
             self._changed.notify_all()
 
-    def wait(self, timeout_s: float) -> bool:
-        """Wait until there is one, here and in the broker; tell whether there is."""
+    def wait(self, timeout_s: float) -> Limit | None:
+        """Wait until there is one, here and in the broker; return the limit that leaves none."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._taken < self._limit, timeout_s):
-                return False
-        return self._broker is None or self._broker.wait(timeout_s)
+                return self._kind
+        return None if self._broker is None else self._broker.wait(timeout_s)
 
     def take(self) -> None:
         """Count one more."""
@@ -86,12 +92,15 @@ class Places:
 class PendingLogins:
     """The connections that have not logged in yet, over the whole broker, the oldest of an address first (SEC-96).
 
-    Thread-safe. A quarter of all places is the most that one address has.
+    Thread-safe. A quarter of all places is the most that one address has. Each costs less than 64 KB, but for those few
+    that send a large frame: ``large`` are their places.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, limits: Limits) -> None:
+        self._limits = limits
         self._limit = limit
         self._of_one = max(1, limit // 4)
+        self.large = threading.Semaphore(LARGE_LOGINS)
         self._by_host: dict[str, dict[Connection, None]] = {}
         self._count = 0
         self._lock = threading.Lock()
@@ -111,6 +120,9 @@ class PendingLogins:
                 self._count += 1
             elif not waiting:
                 self._by_host.pop(host, None)
+        for closed in (oldest, None if admitted else connection):
+            if closed is not None:
+                self._limits.reached(Limit.UNAUTHENTICATED, closed)
         if oldest is not None:
             oldest.end()
         connection.on_ready = (lambda: self._release(connection)) if admitted else (lambda: None)

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from kafkatool.broker.limits import Limit
 from kafkatool.broker.network.outgoing import Outgoing
 from kafkatool.broker.network.request_memory import RequestMemory
 from kafkatool.broker.security.login import Login
@@ -31,6 +32,7 @@ _MAPPED = "::ffff:"
 _LENGTH = struct.Struct(">i")
 _FIRST_READ_BYTES = 4096  # most requests are smaller; of a larger one this much is copied once
 _FIRST_BODY_BYTES = 128 << 10  # a body starts with room for so much and grows as it comes
+_LOGIN_BYTES = 32 << 10  # of a frame before the login, so that all that a stranger costs is less than 64 KB
 READ = select.EPOLLIN
 AT_ONCE = select.EPOLLIN | select.EPOLLOUT  # writable it is: an event comes for certain
 WRITE = select.EPOLLOUT | select.EPOLLONESHOT
@@ -56,6 +58,15 @@ class HandshakeError(ProtocolError):
         self.answered = answered
 
 
+class FrameTooLargeError(ProtocolError):
+    """A frame whose length is none, or beyond the limit named."""
+
+    def __init__(self, limit: Limit, size_bytes: int, most_bytes: int) -> None:
+        super().__init__(f"frame of {size_bytes} bytes, allowed are 0 to {most_bytes}")
+        self.limit = limit
+        self.told = (size_bytes, most_bytes)
+
+
 class Connection:
     """A non-blocking socket under one processor's epoll. ``index`` runs over all connections of the server."""
 
@@ -79,6 +90,9 @@ class Connection:
         self._local = _address(sock.getsockname())
         self._index = index
         self._max_frame_bytes = self._max_frame_bytes_later = max_frame_bytes
+        self._max_login_bytes = 0
+        self._large_logins: threading.Semaphore | None = None
+        self._holds_large_login = False
         self._socket = sock
         self.fd = sock.fileno()
         self._epoll = epoll
@@ -154,10 +168,12 @@ class Connection:
 
     def _begin_body(self) -> bytearray:
         (size_bytes,) = _LENGTH.unpack_from(self._ahead)
-        if not 0 <= size_bytes <= self._max_frame_bytes:
+        if not 0 <= size_bytes <= self._max_frame_bytes and not self._begins_large_login(size_bytes):
             if self._ahead.startswith(_TLS):
                 raise HandshakeError(f"speaks TLS to the plaintext listener {self.listener}", answered=False)
-            raise ProtocolError(f"frame of {size_bytes} bytes, allowed are 0 to {self._max_frame_bytes}")
+            if self._large_logins is None:
+                raise FrameTooLargeError(Limit.FRAME, size_bytes, self._max_frame_bytes)
+            raise FrameTooLargeError(Limit.FRAME_BEFORE_LOGIN, size_bytes, self._max_login_bytes)
         end = _LENGTH.size + size_bytes
         body = bytearray(self._ahead[_LENGTH.size : end])
         self._ahead = self._ahead[end:]
@@ -166,6 +182,17 @@ class Connection:
             # A length alone must not cost memory: 500 idle connections could claim 50 GB with 4 bytes each.
             body.extend(bytes(min(size_bytes, _FIRST_BODY_BYTES) - len(body)))
         return body
+
+    def _begins_large_login(self, size_bytes: int) -> bool:
+        if self._large_logins is not None and self._max_frame_bytes < size_bytes <= self._max_login_bytes:
+            self._holds_large_login = self._large_logins.acquire(blocking=False)
+        return self._holds_large_login
+
+    def end_large_login(self) -> None:
+        """Let another send a large frame before its login, if this one did: it is read, or will never be."""
+        if self._holds_large_login and self._large_logins is not None:
+            self._holds_large_login = False
+            self._large_logins.release()
 
     def _fill(self, body: bytearray) -> bytearray:
         while self._filled < self._body_bytes:
@@ -195,10 +222,15 @@ class Connection:
         """Tell whether there is memory for what it reads; if not, ``wake`` is called once there may be (SEC-98)."""
         return self.memory is None or self.memory.may_read(self, wake)
 
-    def expect_login(self, login: Login, max_frame_bytes: int) -> None:
-        """Have a login see every frame first, none of them larger than that, until it is done (SEC-63)."""
+    def expect_login(self, login: Login, max_frame_bytes: int, large: threading.Semaphore) -> None:
+        """Have a login see every frame first, none of them larger than that, until it is done (SEC-63).
+
+        One of more than 32 KB, which no login of an honest peer is, takes one of the ``large`` places until it is read, and
+        is refused if there is none (SEC-96).
+        """
         self.login = login
-        self._max_frame_bytes = max_frame_bytes
+        self._max_frame_bytes, self._max_login_bytes = min(max_frame_bytes, _LOGIN_BYTES), max_frame_bytes
+        self._large_logins = large
 
     def ends_at_once(self) -> None:
         """Have it closed by the processor it is given to, unread."""
@@ -208,6 +240,7 @@ class Connection:
     def become_ready(self) -> None:
         """Let it ask for anything: the peer has proved who it is, or need not."""
         self._max_frame_bytes = self._max_frame_bytes_later
+        self._large_logins = None
         if self.on_ready is not None:
             self.on_ready()
             self.on_ready = None
@@ -234,6 +267,7 @@ class Connection:
             self.closed = True
             self._outgoing = None
             self._count_no_longer()
+            self.end_large_login()
             self._say_goodbye()
             self._socket.close()
         if self.on_ready is not None:

@@ -19,7 +19,8 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 
-from kafkatool.broker.network.connection import Connection, HandshakeError
+from kafkatool.broker.limits import Limit, Limits
+from kafkatool.broker.network.connection import Connection, FrameTooLargeError, HandshakeError
 from kafkatool.broker.network.request_channel import Request, RequestChannel
 from kafkatool.broker.runtime.few_lines import FewLines
 from kafkatool.broker.security.login import Login, Verdict
@@ -35,13 +36,12 @@ _POLL_S = 0.3  # BRK-18: idle connections are looked for at least this often
 
 
 class PeerLines:
-    """What one listener says of peers that do not get in: so many lines a second, and one a minute for an address whose
-    time was over (SEC-60, 97). Thread-safe: its processors share it.
+    """What one listener says of peers that do not get in: so many lines a second (SEC-60). Thread-safe: its processors
+    share it.
     """
 
     def __init__(self) -> None:
         self._of_listener = FewLines(_FAILURES_A_SECOND, 1)
-        self._of_address = FewLines(1, 60)
 
     def info(self, text: str, *values: object) -> None:
         """Say it, or count it."""
@@ -50,14 +50,6 @@ class PeerLines:
             log.info("%d more connections did not get in", left_out)
         if left_out is not None:
             log.info(text, *values)
-
-    def too_late(self, connection: Connection, timeout_ms: float) -> None:
-        """Say that it did not log in in time, or count it for its address."""
-        left_out = self._of_address.admit(connection.remote_host)
-        if left_out is not None:
-            more = f", and {left_out} more of that address since it was last told" if left_out else ""
-            told = (connection.listener, *connection.peer, timeout_ms, more)
-            self.info("listener %s: %s:%d did not log in within %d ms%s", *told)
 
 
 class Processor:
@@ -73,6 +65,7 @@ class Processor:
         login_timeout_ms: int = 10_000,
         failure_delay_ms: int = 100,
         failures: PeerLines | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self._channel = channel
         self._max_idle_s = max_idle_ms / 1000 if max_idle_ms >= 0 else float("inf")
@@ -83,6 +76,7 @@ class Processor:
         self._unready: deque[tuple[float, weakref.ref[Connection]]] = deque()
         self._failed: deque[tuple[float, Connection, list[Chunk] | None]] = deque()  # who is to be closed, and when
         self._failures = failures or PeerLines()
+        self._limits = limits or Limits()
         self.epoll = select.epoll()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.epoll.register(self._wake_fd, select.EPOLLIN)
@@ -181,6 +175,9 @@ class Processor:
                 self._fail(connection, None)
             else:
                 self._close(connection)
+        except FrameTooLargeError as e:
+            self._limits.reached(e.limit, connection, *e.told, key=connection.remote_host)
+            self._close(connection)
         except ProtocolError as e:
             tell = log.warning if connection.on_ready is None else self._failures.info
             tell("closing %s: %s", connection, e)
@@ -211,6 +208,7 @@ class Processor:
     def _passes(self, connection: Connection, login: Login, frame: bytearray) -> bool:
         """Show the frame to the login, and do what it says; tell whether it is a request for the handlers."""
         step = login.take(frame)
+        connection.end_large_login()
         if step.verdict is Verdict.READY:
             assert login.principal is not None
             connection.principal = login.principal
@@ -261,7 +259,8 @@ class Processor:
                 return
             self._unready.popleft()
             if connection is not None and waits:
-                self._failures.too_late(connection, self._login_timeout_s * 1000)
+                told = (connection.listener, *connection.peer, self._login_timeout_s * 1000)
+                self._limits.reached(Limit.LOGIN_TIME, *told, key=connection.remote_host)
                 self._close(connection)
 
     def _offer_again(self) -> None:

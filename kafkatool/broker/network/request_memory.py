@@ -22,8 +22,16 @@ class RequestMemory:
     its request to the end. One that has not done so after ten seconds is closed, as it holds up all others.
     """
 
-    def __init__(self, limit_bytes: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        limit_bytes: int,
+        *,
+        on_full: Callable[[], object] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Take ``on_full``: called when the first has to wait."""
         self._limit_bytes = limit_bytes
+        self._on_full = on_full
         self._clock = clock
         self._lock = threading.Lock()
         self._bytes = 0
@@ -49,10 +57,13 @@ class RequestMemory:
                     return True
                 if self._clock() >= until:
                     late, self._turn = holder, None
+            is_first = not self._waiting
             self._waiting.add(wake)
             may_read = self._bytes < self._limit_bytes  # it has fallen meanwhile, perhaps before there was a wake-up
         if late is not None:
             late.end()
+        if is_first and not may_read:
+            self._on_full()
         return may_read
 
     def receive(self, size_bytes: int, *, whole: bool) -> None:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+from kafkatool.broker.limits import Limit, Limits
 from kafkatool.broker.network.acceptor import Acceptor
 from kafkatool.broker.network.admission import ConnectionQuotas, PendingLogins, Places
 from kafkatool.broker.network.connection import Connection
@@ -54,16 +55,23 @@ class SocketServer:
     Meanwhile ``reconfigure`` may come from any thread.
     """
 
-    def __init__(self, config: BrokerConfig, security: Mapping[str, ListenerSecurity] | None = None) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        security: Mapping[str, ListenerSecurity] | None = None,
+        *,
+        limits: Limits | None = None,
+    ) -> None:
         """Make it; ``security`` by listener, and none where it names none."""
+        self._limits = limits or Limits()
         self._config = config
         self._security = security or {}
-        self._pending = PendingLogins(config.kt_max_unauthenticated_connections)
+        self._pending = PendingLogins(config.kt_max_unauthenticated_connections, self._limits)
         self._name = "network"
         self._channel = RequestChannel(config.queued_max_requests)
-        self._memory = RequestMemory(_memory_bytes(config))
+        self._memory = RequestMemory(_memory_bytes(config), on_full=lambda: self._limits.reached(Limit.REQUEST_BYTES))
         self._quotas = ConnectionQuotas(config.max_connections_per_ip, config.max_connections_per_ip_overrides)
-        self._places = Places(config.max_connections)
+        self._places = Places(config.max_connections, Limit.CONNECTIONS)
         self._lock = threading.Lock()  # of what follows
         self._listeners: list[_Listener] = []
         self._serving: _Serving | None = None
@@ -92,7 +100,8 @@ class SocketServer:
         for endpoint in config.listeners:
             security = self._security.get(endpoint.listener, OPEN)
             for_brokers = endpoint.listener == config.inter_broker_listener_name and len(config.listeners) > 1
-            places = Places(security.max_connections, None if for_brokers else self._places)
+            broker = None if for_brokers else self._places
+            places = Places(security.max_connections, Limit.CONNECTIONS_OF_LISTENER, broker)
             failures = PeerLines()
             make_processor = self._processors_of(endpoint.listener, places, failures)
             processors = [make_processor(number) for number in range(config.num_network_threads)]
@@ -109,6 +118,7 @@ class SocketServer:
                 places=places,
                 memory=None if for_brokers else self._memory,  # followers and controller are always read
                 failures=failures,
+                limits=self._limits,
             )
             self._listeners.append(_Listener(acceptor, processors, make_processor))
             log.info("listening on %s", acceptor.endpoint)
@@ -123,6 +133,7 @@ class SocketServer:
                 login_timeout_ms=self._config.kt_authentication_timeout_ms,
                 failure_delay_ms=self._config.connection_failed_authentication_delay_ms,
                 failures=failures,
+                limits=self._limits,
             )
 
         return make

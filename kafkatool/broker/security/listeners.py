@@ -125,6 +125,17 @@ def warn_of_open_doors(config: BrokerConfig) -> list[str]:
     return warnings
 
 
+def warn_of_shared_places(config: BrokerConfig, securities: Mapping[str, ListenerSecurity]) -> None:
+    """Log that clients may take the places of brokers, where a limit of connections counts both (SEC-95)."""
+    most = min(config.max_connections, *(one.max_connections for one in securities.values()))
+    if len(config.listeners) == 1 and most < _NO_LIMIT:
+        log.warning(
+            "max.connections=%d counts clients and brokers, as there is one listener: clients that take them all keep "
+            "followers and controller out. Give brokers a listener of their own (inter.broker.listener.name)",
+            most,
+        )
+
+
 def _secure(
     endpoint: Endpoint,
     properties: Mapping[str, str],
@@ -160,6 +171,8 @@ def _context(
         log.warning("%s: ssl.client.auth is ignored on SASL_SSL; to ask for certificates, set %s", where, prefixed)
         client_auth = "none"
     settings = read_tls_settings(properties, where)
+    if settings.broken:  # clients that need them would be told of nowhere but here
+        raise ConfigError(f"{where}: ssl.enabled.protocols: {', '.join(settings.broken)} is broken: leave it out")
     for note in settings.notes:
         log.warning("%s", note)
     try:

@@ -4,7 +4,6 @@ An exchange is one login's; it is asked by one thread. What it refuses it says t
 which tell nothing of users, and to the log.
 """
 
-import hashlib
 import hmac
 import logging
 import secrets
@@ -137,8 +136,11 @@ class ScramUsers:
         return credential
 
     def stand_in(self, user: str, mechanism: ScramMechanism) -> Credential:
-        """Return what an unknown user is asked with, always the same of a mechanism: users cannot be listed (SEC-65)."""
-        made_up = hmac.digest(self._key, f"{mechanism.name} {user}".encode(), hashlib.sha256)
+        """Return what an unknown user is asked with, always the same of a mechanism: users cannot be listed (SEC-65).
+
+        Its keys are as long as real ones, so that holding a proof against them takes as long.
+        """
+        made_up = mechanism.hmac(self._key, f"{mechanism.name} {user}".encode())
         return Credential(scram.make_salt(made_up[:17]), made_up, made_up, scram.MIN_ITERATIONS)
 
 

@@ -172,6 +172,7 @@ class BrokerConfig:
     log_message_timestamp_type: str = _choice("CreateTime", "LogAppendTime")
     log_message_timestamp_difference_max_ms: int = _number(NO_LIMIT)
     transactional_id_expiration_ms: int = _number(604_800_000, 1)
+    producer_id_expiration_ms: int = _number(604_800_000, 1)  # not given: transactional.id.expiration.ms (TXN-49)
 
     # groups
     offsets_topic_num_partitions: int = _number(50, 1)
@@ -211,7 +212,9 @@ class BrokerConfig:
     kt_zookeeper_max_packet_bytes: int = _number(1_048_575, 1024, _INT_MAX)  # ZooKeeper's jute.maxbuffer
     kt_conversion_max_bytes: int = _number(67_108_864, 1, _INT_MAX)
     kt_validate_records: str = _choice("auto", "full")
+    kt_max_partitions_per_request: int = _number(100_000, 1, _INT_MAX)
     kt_max_auto_created_topics_per_request: int = _number(50, 1, _INT_MAX)
+    kt_max_records_per_batch: int = _number(1_000_000, 1, _INT_MAX)  # the most that librdkafka can be told to gather
     kt_log_dir: Path | None = None  # for state-change.log and controller.log; see ``own_log_dir``
     kt_fault_socket: Path | None = None  # where a test asks for faults; an embedded cluster sets it for its brokers
 
@@ -380,6 +383,8 @@ def _derive(values: dict[str, Any], given: Mapping[str, str]) -> None:
         _duration(values, given, name, units)
     if "log_flush_interval_ms" not in values and "log_flush_scheduler_interval_ms" in values:
         values["log_flush_interval_ms"] = values["log_flush_scheduler_interval_ms"]
+    if "transactional_id_expiration_ms" in values:
+        values.setdefault("producer_id_expiration_ms", values["transactional_id_expiration_ms"])
 
 
 def _duration(values: dict[str, Any], given: Mapping[str, str], name: str, coarser: Mapping[str, int]) -> None:

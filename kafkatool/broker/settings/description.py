@@ -100,6 +100,7 @@ DYNAMIC_SETTINGS: Final = frozenset(BROKER_NAMES.values()) - {"log.message.forma
     "max.connections",
     "max.connections.per.ip",
     "max.connections.per.ip.overrides",
+    "producer.id.expiration.ms",
     "transaction.partition.verification.enable",
 }
 """Settings that a broker takes over while it runs, from its own node or from the one of all brokers (KIP-226)."""
@@ -121,6 +122,7 @@ _COARSER: Final[Mapping[str, tuple[str, ...]]] = {  # other spellings of one pro
     **{name: tuple(spellings) for name, spellings in COARSER.items()},
     "log.dirs": ("log.dir",),
     "log.flush.interval.ms": ("log.flush.scheduler.interval.ms",),
+    "producer.id.expiration.ms": ("transactional.id.expiration.ms",),
 }
 
 

@@ -149,11 +149,15 @@ LISTENER_PROPERTIES = frozenset(
 )
 """What a listener takes from its own properties, else from those of all; DescribeConfigs tells no secret of it."""
 
-_LOGINS = frozenset(f"{mechanism}.sasl.jaas.config" for mechanism in ("plain", "scram-sha-256", "scram-sha-512"))
+_LOGINS = frozenset(
+    f"{mechanism}.{name}"
+    for mechanism in ("plain", "scram-sha-256", "scram-sha-512")
+    for name in ("sasl.jaas.config", "connections.max.reauth.ms")
+)
 
 
 def is_read_of_one_listener(name: str, known: Container[str]) -> bool:
-    """Tell whether the property is told of one listener, and is a ``known`` one, or a login told by mechanism, too."""
+    """Tell whether the property is told of one listener, and is a ``known`` one, or a login, or its time, by mechanism."""
     of_listener = name.removeprefix(_PREFIX).partition(".")[2]
     return name.startswith(_PREFIX) and (of_listener in known or of_listener in _LOGINS)
 

@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.runtime.refused_logins import tell_of_refused_login
@@ -135,3 +135,7 @@ class Channels(Generic[Item]):
             peer = self._peers.pop(broker_id, None)
         if peer is not None:
             peer.connection.close()
+
+
+MakeChannels = Callable[..., Channels[Any]]
+"""Makes channels as their class does: another where time and wires are played."""

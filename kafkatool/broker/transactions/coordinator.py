@@ -10,6 +10,8 @@ from functools import partial
 
 from kafkatool.broker.coordination.clock import CoordinatorClock
 from kafkatool.broker.coordination.ids import is_id
+from kafkatool.broker.coordination.tombstones import in_batches
+from kafkatool.broker.limits import Limits
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.replication.leading.delayed_produce import AppendResult
 from kafkatool.broker.replication.leading.verified_appends import Answer, Question
@@ -19,6 +21,7 @@ from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.runtime.yielding import yielding_gil
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.transactions import decisions
+from kafkatool.broker.transactions.channels import MakeChannels
 from kafkatool.broker.transactions.decisions import Move, Outcome, Say, Wait, WantId
 from kafkatool.broker.transactions.endings import Ending, Endings
 from kafkatool.broker.transactions.marker_writes import MarkerWrites
@@ -37,8 +40,6 @@ log = logging.getLogger(__name__)
 
 PATIENCE_MS = 1000
 """So long a request waits for another one, or for markers, before it is told to come again (TXN-22)."""
-_TOMBSTONES_BYTES = 256 * 1024  # of one batch, well below any sensible max.message.bytes; it is also a slice (TXN-15)
-_RECORD_OVERHEAD_BYTES = 16
 _SHORTEST_WAIT_MS, _LONGEST_WAIT_MS = 100, 5000  # between attempts to store that a transaction is complete (TXN-56)
 
 _LED_NO_MORE = frozenset({ErrorCode.NOT_LEADER_FOR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR})
@@ -73,10 +74,13 @@ class TransactionCoordinator:
         count_partitions: Callable[[], int | None] = lambda: None,
         find_deleted: Callable[[Collection[TopicPartition]], Set[TopicPartition]] = lambda _: frozenset(),
         clock: CoordinatorClock | None = None,
+        limits: Limits | None = None,
+        channels: MakeChannels | None = None,
     ) -> None:
         """Take what asks ZooKeeper: for a new producer id, how many partitions the topic has (None: there is none), and
         which of some partitions were deleted. Each raises ZooKeeperError."""
         self._config = config
+        self._limits = limits or Limits()
         self._scheduler = scheduler
         self._timer = timer
         self._next_producer_id = next_producer_id
@@ -97,9 +101,17 @@ class TransactionCoordinator:
         self.on_leadership_change = self.owned.topic.on_leadership_change
         self.on_partitions_stopped = self.owned.topic.on_partitions_stopped
         self._writer = TransactionsWriter(config, replica_manager)
-        self._endings = Endings(config, broker_id, metadata_cache, scheduler, marker_writes, find_deleted=find_deleted)
+        self._endings = Endings(
+            config, broker_id, metadata_cache, scheduler, marker_writes, find_deleted=find_deleted, channels=channels
+        )
         self._verifier = Verifier(
-            config, broker_id, metadata_cache, timer, partition_of=self.partition_of, ask_here=self._verify_here
+            config,
+            broker_id,
+            metadata_cache,
+            timer,
+            partition_of=self.partition_of,
+            ask_here=self._verify_here,
+            channels=channels,
         )
         replica_manager.verified_appends.ask_by(self._verifier.ask)
         self._stopping = False
@@ -132,7 +144,7 @@ class TransactionCoordinator:
         done: Callable[[ErrorCode, Identity], None],
     ) -> None:
         """Answer InitProducerId of a transactional producer (TXN-24 to 30)."""
-        if not is_id(transactional_id):
+        if not is_id(transactional_id, self._limits):
             done(ErrorCode.INVALID_REQUEST, Identity(-1, -1))
             return
         if not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
@@ -173,7 +185,7 @@ class TransactionCoordinator:
         decide: Callable[[Transaction | None, bool, int, int | None], Outcome],
         done: _Answered,
     ) -> None:
-        if is_id(transactional_id):
+        if is_id(transactional_id, self._limits):
             self._attempt(Request(transactional_id, decide, lambda code, _: done(code)))
         else:
             done(ErrorCode.INVALID_REQUEST)
@@ -183,7 +195,7 @@ class TransactionCoordinator:
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Tell for each partition whether it is in the transaction that the producer has under way (TXN-34)."""
         error, entry = ErrorCode.INVALID_REQUEST, None
-        if is_id(transactional_id):
+        if is_id(transactional_id, self._limits):
             error, entry = self._find(transactional_id)
         if error is not ErrorCode.NONE:
             return dict.fromkeys(partitions, error)
@@ -201,7 +213,9 @@ class TransactionCoordinator:
 
     def describe(self, transactional_id: str) -> ErrorCode | DescribedTransaction:
         """Return what is known of the id (TXN-93)."""
-        error, entry = self._find(transactional_id) if is_id(transactional_id) else (ErrorCode.INVALID_REQUEST, None)
+        error, entry = (
+            self._find(transactional_id) if is_id(transactional_id, self._limits) else (ErrorCode.INVALID_REQUEST, None)
+        )
         if error is not ErrorCode.NONE:
             return error
         if entry is None:
@@ -448,9 +462,9 @@ class TransactionCoordinator:
                     entry.unmarked = frozenset(value.partitions)
                 self._send_markers(entry, value)
 
-    def _on_lost(self, number: int, entries: Sequence[Entry]) -> None:
+    def _on_lost(self, number: int, entries: Collection[Entry]) -> None:
         self._endings.drop(number)
-        for entry in entries:
+        for entry in yielding_gil(entries):
             with entry.lock:
                 entry.gone = True
                 parked = entry.take_parked()
@@ -493,7 +507,8 @@ class TransactionCoordinator:
                     entry.in_flight = entry.value.moved(TransactionState.DEAD)
                     doomed.setdefault((entry.partition, entry.since), []).append(entry)
         for (number, since), entries in doomed.items():
-            for batch in _batches(entries):
+            largest_bytes = self._writer.largest_batch(number)
+            for batch in in_batches(entries, lambda entry: len(entry.id.encode()), largest_bytes):
                 self._bury(number, since, batch)
         for number, ids in self.owned.damaged().items():
             for transactional_id, time_ms in ids.items():
@@ -549,15 +564,3 @@ def _is_dying(entry: Entry) -> bool:
 
 def _unmarked(entry: Entry, value: Transaction) -> Set[TopicPartition]:
     return entry.unmarked if value.state in PREPARED else value.partitions
-
-
-def _batches(entries: Sequence[Entry]) -> Sequence[Sequence[Entry]]:
-    batches: list[list[Entry]] = [[]]
-    size_bytes = 0
-    for entry in entries:
-        size_bytes += len(entry.id.encode()) + _RECORD_OVERHEAD_BYTES
-        if batches[-1] and size_bytes > _TOMBSTONES_BYTES:
-            batches.append([])
-            size_bytes = 0
-        batches[-1].append(entry)
-    return batches

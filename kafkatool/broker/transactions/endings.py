@@ -11,7 +11,7 @@ from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.storage.batches.transaction_markers import Marker
-from kafkatool.broker.transactions.channels import Channels, Peer
+from kafkatool.broker.transactions.channels import Channels, MakeChannels, Peer
 from kafkatool.broker.transactions.marker_writes import Codes, MarkerWrite, MarkerWrites
 from kafkatool.broker.transactions.transaction import Identity
 from kafkatool.core.errors import ZooKeeperError
@@ -95,6 +95,7 @@ class Endings:
         marker_writes: MarkerWrites,
         *,
         find_deleted: Callable[[Collection[TopicPartition]], Set[TopicPartition]],
+        channels: MakeChannels | None = None,
     ) -> None:
         self._broker_id = broker_id
         self._metadata_cache = metadata_cache
@@ -104,7 +105,7 @@ class Endings:
         self._listener = config.inter_broker_listener_name
         self._lock = threading.Lock()
         self._pauses: defaultdict[int, _Pause] = defaultdict(_Pause)
-        self._channels = Channels[_Markers](
+        self._channels: Channels[_Markers] = (channels or Channels)(
             metadata_cache,
             self._listener,
             f"broker-{broker_id}-txn-marker-sender",

@@ -8,7 +8,7 @@ from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.replication.leading.verified_appends import Answer, Question
 from kafkatool.broker.runtime.timer import Timer, TimerTask
 from kafkatool.broker.settings.config import BrokerConfig
-from kafkatool.broker.transactions.channels import Channels, Peer
+from kafkatool.broker.transactions.channels import Channels, MakeChannels, Peer
 from kafkatool.core.model.topic_names import TRANSACTION_TOPIC
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import add_offsets_to_txn, add_partitions_to_txn
@@ -50,6 +50,7 @@ class Verifier:
         *,
         partition_of: Callable[[str], int],
         ask_here: Callable[[Question], Answer],
+        channels: MakeChannels | None = None,
     ) -> None:
         """Take ``ask_here``: the coordinator of this broker."""
         self._broker_id = broker_id
@@ -59,7 +60,7 @@ class Verifier:
         self._ask_here = ask_here
         self._listener = config.inter_broker_listener_name
         self._longest_ms = config.request_timeout_ms
-        self._channels = Channels[_Asked](
+        self._channels: Channels[_Asked] = (channels or Channels)(
             metadata_cache,
             self._listener,
             f"broker-{broker_id}-txn-verifier",

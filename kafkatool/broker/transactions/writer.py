@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from kafkatool.broker.coordination import tombstones
 from kafkatool.broker.replication.leading.delayed_produce import AppendResult
 from kafkatool.broker.replication.partition.partition import ALL_IN_SYNC
 from kafkatool.broker.replication.replica_manager import ReplicaManager
@@ -60,6 +61,10 @@ class TransactionsWriter:
             still=still,
             on_done=lambda results: done(results[partition]),
         )
+
+    def largest_batch(self, number: int) -> int:
+        """Return how many bytes a batch of tombstones may have in that partition."""
+        return tombstones.largest_batch(self._replica_manager, TopicPartition(TRANSACTION_TOPIC, number))
 
     def await_replicated(self, number: int, next_offset: int, done: Callable[[ErrorCode], None]) -> None:
         """Call ``done`` when the record before that offset is replicated, or after a while, or when it is led no more."""

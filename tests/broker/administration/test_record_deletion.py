@@ -1,6 +1,6 @@
 """A deletion of records that waits for the followers of a real broker: what has it look again, and what ends it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,8 +21,8 @@ def broker(tmp_path: Path) -> Iterator[World]:
         yield made
 
 
-def deleting(broker: World, *partitions: TopicPartition) -> tuple[dict[TopicPartition, Deletion], list[None]]:
-    """Records below 2 go on the leader; the list gets an item when the request is answered."""
+def deleting(broker: World, *partitions: TopicPartition) -> tuple[dict[TopicPartition, Deletion], list[bool]]:
+    """Records below 2 go on the leader; the list gets an item when the request is answered: whether a lock is held."""
     for tp in partitions:
         broker.lead(tp, isr=(1, 2), replicas=(1, 2, 3))
         broker.produce(tp, count=3)
@@ -30,8 +30,11 @@ def deleting(broker: World, *partitions: TopicPartition) -> tuple[dict[TopicPart
     broker.know(*partitions, brokers={1: 9001, 2: 9002, 3: 9003})
     leader = broker.manager.partitions.leader
     deletions = {tp: delete_on_leader(tp, 2, leader) for tp in partitions}
-    answers: list[None] = []
-    waiting = DelayedDeletion(60_000, deletions, leader, broker.cache, lambda: answers.append(None))
+    answers: list[bool] = []
+    locks = [broker.partition(tp).lock for tp in partitions]
+    waiting = DelayedDeletion(
+        60_000, deletions, leader, broker.cache, lambda: answers.append(any(lock.locked() for lock in locks))
+    )
     broker.manager.delayed.deletions.watch(waiting, waiting.subjects)
     assert not answers
     return deletions, answers
@@ -47,6 +50,38 @@ def test_the_fetch_that_tells_of_the_last_followers_log_start_ends_it(broker: Wo
     assert len(answers) == 1
     assert deletions == dict.fromkeys((TP, TP1), Deletion(2, ErrorCode.NONE, 2))
     assert not len(broker.manager.delayed.deletions)
+
+
+def _fetch(broker: World) -> None:
+    for replica_id in (2, 3):
+        broker.fetch(3, follower(replica_id), log_start=2)
+
+
+def _die(broker: World) -> None:
+    broker.fetch(3, follower(2), log_start=2)
+    broker.know(TP, brokers={1: 9001, 2: 9002})
+
+
+def _follow(broker: World) -> None:
+    broker.follow(epoch=1)
+
+
+def _delete(broker: World) -> None:
+    broker.manager.control.stop_replicas(
+        StopReplicaRequest(controller_id=9, controller_epoch=1, delete_partitions=True, partitions=[TP])
+    )
+
+
+def _expire(broker: World) -> None:
+    broker.manager.delayed.expire_all()
+
+
+@pytest.mark.spec("BRK-43")
+@pytest.mark.parametrize("change", [_fetch, _die, _follow, _delete, _expire])
+def test_whatever_ends_it_holds_no_lock_of_the_partition(broker: World, change: Callable[[World], None]) -> None:
+    _, answers = deleting(broker, TP)
+    change(broker)
+    assert answers == [False]
 
 
 @pytest.mark.spec("BRK-162")

@@ -12,7 +12,7 @@ from kafkatool.broker.controller.failover import take_over
 from kafkatool.broker.controller.term import Term
 from kafkatool.core.errors import ConnectionLostError, NoPermissionError
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
-from kafkatool.core.zookeeper.session import Create, Delete, Node, Op, SessionState, TransactionError, Watch
+from kafkatool.core.zookeeper.session import Check, Create, Delete, Node, Op, SessionState, TransactionError, Watch
 from kafkatool.core.zookeeper.znodes import (
     ControllerEpochZnode,
     ControllerZnode,
@@ -105,7 +105,7 @@ def test_who_reads_that_another_rules_tries_no_create_and_no_node_is_nobody() ->
     assert cluster.workers[2].known_id is None
 
 
-@pytest.mark.spec("CTL-2", "CTL-7", "CTL-16")
+@pytest.mark.spec("CTL-2", "CTL-7", "CTL-16", "Z-44")
 def test_a_controller_whose_node_names_another_resigns() -> None:
     cluster = FakeCluster(1, 2, 3)
     term = cluster.controller.term
@@ -123,7 +123,7 @@ def test_a_controller_whose_node_names_another_resigns() -> None:
     )
 
 
-@pytest.mark.spec("CTL-7", "Z-18")
+@pytest.mark.spec("CTL-7", "Z-18", "CTL-6", "Z-35")
 @pytest.mark.parametrize("is_own", [True, False])
 def test_a_controller_whose_node_names_nobody_resigns_and_deletes_it_if_it_is_its_own(is_own: bool) -> None:
     cluster = FakeCluster(1, 2)
@@ -308,6 +308,33 @@ def test_a_deposed_controller_writes_nothing_and_resigns() -> None:
     assert cluster.controller_epoch == 42
     assert cluster.state("u").controller_epoch == 42
     assert {m.controller_epoch for _, m in cluster.sent} == {42}
+
+
+@pytest.mark.spec("CTL-15", "CTL-6")
+def test_the_own_node_is_given_up_bound_to_the_epoch_as_it_is_by_then() -> None:
+    cluster = FakeCluster(1, 2)
+    session, worker = cluster.brokers[1].session, cluster.workers[1]
+    commit = session.commit
+    tried: list[Sequence[Op]] = []
+
+    def overtaken(ops: Sequence[Op]) -> list[int | None]:
+        tried.append(ops)
+        if len(tried) == 1:
+            cluster.zk.set(ControllerEpochZnode.PATH, b"41", -1)
+            before = dict(cluster.ensemble.nodes)
+            with pytest.raises(TransactionError):
+                commit(ops)
+            assert cluster.ensemble.nodes == before, "refused"
+        return commit(ops)
+
+    session.commit = overtaken  # type: ignore[method-assign]
+    worker.step_down()
+    assert [[type(op) for op in ops] for ops in tried] == [[Check, Delete]] * 2
+    assert [(op.path, op.version) for ops in tried for op in ops if isinstance(op, Check)] == [
+        (ControllerEpochZnode.PATH, 0),
+        (ControllerEpochZnode.PATH, 1),
+    ]
+    assert worker.term is None and not cluster.exists(ControllerZnode.PATH)
 
 
 @pytest.mark.spec("CTL-16", "CTL-17")

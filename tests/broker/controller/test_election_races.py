@@ -8,7 +8,7 @@ import pytest
 from kafkatool.core.errors import ConnectionLostError
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.zookeeper.link import LinkWatch, Reply
-from kafkatool.core.zookeeper.session import Node, Op, Watch
+from kafkatool.core.zookeeper.session import Delete, Node, Op, Watch
 from kafkatool.core.zookeeper.znodes import ControllerZnode, PreferredElectionZnode, ReassignmentZnode
 from tests.broker.controller.fake_cluster import FakeCluster
 
@@ -124,8 +124,16 @@ def test_a_node_of_our_own_that_nobody_knows_of_makes_room_for_an_election(idle:
     def made_after_all() -> None:
         session.create(ControllerZnode.PATH, ControllerZnode.encode(1, 0), ephemeral=True)
 
+    gone: list[int] = []
+
+    def note(writer: object, op: Op) -> None:
+        if isinstance(op, Delete) and op.path == ControllerZnode.PATH:
+            gone.append(1 if writer is session else 0)
+
+    idle.ensemble.on_write = note
     before_the_create(idle, 1, made_after_all)
     idle.workers[1].elect()
+    assert gone == [1] and idle.workers[1].term is None, "given up"
     idle.run()
     assert idle.controller is idle.workers[1] and idle.controller_epoch == 2
 

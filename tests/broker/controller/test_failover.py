@@ -9,7 +9,7 @@ import pytest
 
 from kafkatool.broker.controller.telling.channels import ControlRequest
 from kafkatool.core.errors import NoPermissionError
-from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataRequest
 from kafkatool.core.zookeeper.session import Delete, Op
@@ -133,6 +133,10 @@ def test_the_steps_of_a_failover_come_in_their_order() -> None:
         min(i for i in stops if i > first("timer", "5000")),  # 12
     ]
     assert steps == sorted(steps), story.events
+    writes = [path for kind, path in story.events if kind in ("write", "delete")]
+    assert set(writes[:2]) == {ControllerZnode.PATH, ControllerEpochZnode.PATH}, "the first writes"
+    before = [event for event in story.events[:raised] if event[0] not in ("read", "write")]
+    assert set(before) == {("watch", ControllerZnode.PATH)}, "of who rules alone, and nobody is told anything"
     assert stops[0] > first("write", TopicZnode.path("t")), "nothing of the deletion comes before its step"
     moved = cluster.log.told("Changed ")
     machines = [
@@ -286,3 +290,54 @@ def test_a_deletion_found_at_failover_waits_for_a_dead_broker_and_not_for_a_reas
     assert not cluster.exists(ReassignmentZnode.PATH), "refused, as nobody would be elected for it any more"
     cluster.restart(2, 9)
     assert not cluster.zk.children(TopicsZnode.PATH)
+
+
+@pytest.mark.spec("CTL-25", "Z-43")
+def test_whatever_fires_while_the_failover_reads_is_handled_after_it() -> None:
+    cluster = FakeCluster(1, 2, 3, 4, 5, properties={**ALL_ON, "auto.leader.rebalance.enable": "false"})
+    cluster.create_topic("t", {0: [4, 3], 1: [3, 4], 2: [3, 5]})
+    cluster.create_topic("doomed", {0: [3, 4]})
+    cluster.kill(4)
+    cluster.run()
+    cluster.restart(4)
+    cluster.catching_up = False
+    session = cluster.brokers[2].session
+    read, met = session.get, list[str]()
+    changed, moved = TopicPartition("t", 1), TopicPartition("t", 2)
+    isr = LeaderAndIsr(3, 9, (3, 4), 1)
+
+    def meanwhile(path: str, watch: Any = None) -> Any:
+        node = read(path, watch)
+        if path == PreferredElectionZnode.PATH and watch is None and not met:  # the last thing that is read in step 7
+            met.append(path)
+            cluster.zk.create(TopicZnode.path("u"), TopicZnode({0: (3, 4)}).encode())
+            cluster.zk.set(TopicZnode.path("t"), TopicZnode({**cluster.assignment("t"), 3: (4,)}).encode(), -1)
+            cluster.zk.create(DeleteTopicsZnode.topic_path("doomed"))
+            cluster.zk.create(PreferredElectionZnode.PATH, PreferredElectionZnode.encode([T0]))
+            cluster.zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode({moved: (3,)}))
+            cluster.zk.set(PartitionStateZnode.path(changed), PartitionStateZnode.encode(isr), -1)
+            cluster.zk.create(f"{IsrChangeZnode.PREFIX}7", IsrChangeZnode.encode([changed]))
+            cluster.zk.create(f"{LogDirEventZnode.PREFIX}7", LogDirEventZnode.encode(3))
+            cluster.kill(5)
+            cluster.start(6)
+        return node
+
+    session.get = meanwhile  # type: ignore[method-assign]
+    cluster.kill(1)
+    assert cluster.work_once(2) and met
+    term = cluster.controller.term
+    assert term is not None and cluster.controller_id == 2
+    assert sorted(term.context.brokers) == [2, 3, 4, 5]
+    assert term.context.partitions_of("t") == [T0, changed, moved] and "u" not in term.context.assignments
+    requests = (DeleteTopicsZnode.topic_path("doomed"), PreferredElectionZnode.PATH, ReassignmentZnode.PATH)
+    assert all(map(cluster.exists, requests)) and not (term.context.deleting or term.context.reassigning)
+    assert cluster.zk.children(IsrChangeZnode.PATH) and cluster.zk.children(LogDirEventZnode.PATH)
+    assert term.context.leadership[changed].leader_and_isr != isr
+    cluster.run()
+    assert cluster.controller.term is term
+    assert (cluster.state("u").leader, cluster.state("t", 3).leader) == (3, 4)
+    assert not any(map(cluster.exists, requests)) and not cluster.exists(TopicZnode.path("doomed"))
+    assert cluster.state("t").leader == 4 and cluster.assignment("t")[2] == (3,)
+    assert term.context.leadership[changed].leader_and_isr == isr
+    assert cluster.zk.children(IsrChangeZnode.PATH) == cluster.zk.children(LogDirEventZnode.PATH) == []
+    assert sorted(term.context.brokers) == [2, 3, 4, 6]

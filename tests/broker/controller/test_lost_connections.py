@@ -37,7 +37,7 @@ class Cuts:
         return counted
 
 
-@pytest.mark.spec("CTL-21", "CTL-39", "CTL-121")
+@pytest.mark.spec("CTL-18", "CTL-21", "CTL-39", "CTL-121")
 def test_a_brokers_death_is_dealt_with_though_the_connection_breaks_at_any_point() -> None:
     for number in range(1, 100):
         cluster = FakeCluster(1, 2, 3)
@@ -104,3 +104,5 @@ def test_a_controller_that_could_not_delete_its_node_rules_again_when_zookeeper_
     cluster.run()
     assert cluster.controller is worker
     assert cluster.controller_epoch == 2
+    after = cluster.zk.get(ControllerZnode.PATH)
+    assert after is not None and after.czxid > node.czxid, "the old one was deleted"

@@ -81,3 +81,24 @@ def test_watches_of_an_earlier_term_or_session_do_nothing_when_they_fire_late() 
     assert len(queued) == 0, "the handler looks at term and session first"
     cluster.run()
     assert not cluster.sent and ensemble.nodes == before
+
+
+@pytest.mark.spec("Z-43")
+@pytest.mark.parametrize("kind", ["created", "changed", "deleted", "children", "reconnected"])
+def test_a_watch_that_fires_for_nothing_is_followed_by_reads_alone(kind: str) -> None:
+    """What is read counts, whatever the watch says has happened."""
+    cluster = FakeCluster(1, 2, properties={"delete.topic.enable": "true"})
+    cluster.create_topic("t", {0: [1, 2]})
+    before, term = dict(cluster.ensemble.nodes), cluster.controller.term
+    cluster.sent.clear()
+    for broker, worker in cluster.workers.items():
+        set_before = cluster.ensemble.watches_of(cluster.brokers[broker].session.memory)
+        assert len(set_before) >= (7 if worker is cluster.controller else 1)
+        for watch in set_before:
+            watch(kind)
+        assert len(worker.queue) > 0
+    cluster.run()
+    assert cluster.controller.term is term and [w.known_id for w in cluster.workers.values()] == [1, 1]
+    assert not cluster.sent and cluster.ensemble.nodes == before
+    cluster.create_topic("u", {0: [2, 1]})
+    assert cluster.state("u").leader == 2, "it goes on to watch"

@@ -290,7 +290,7 @@ def queue_of(found: Controller) -> EventQueue:
     return found._worker.queue  # noqa: SLF001  what other threads have but through a session
 
 
-@pytest.mark.spec("CTL-1", "CTL-2", "CTL-3", "CTL-4")
+@pytest.mark.spec("CTL-1", "CTL-2", "CTL-3", "CTL-4", "CTL-18")
 def test_a_start_listens_to_the_session_then_watches_then_makes_one_attempt() -> None:
     ensemble = MemoryEnsemble()
     zookeeper = MemoryZooKeeper(ensemble)

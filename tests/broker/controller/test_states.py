@@ -254,7 +254,23 @@ def test_each_strategy_has_its_leader_its_isr_and_its_receivers(
     assert bool(written) is meanwhile
 
 
-@pytest.mark.spec("CTL-66", "CTL-67")
+@pytest.mark.spec("CTL-14")
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_no_strategy_elects_anybody_where_a_newer_controller_has_written(
+    strategy: Strategy, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster, term, told = of_two()
+    foreign = LeaderAndIsr(3, 7, (3, 2), 2)  # one above ours
+    cluster.zk.set(PartitionStateZnode.path(T0), PartitionStateZnode.encode(foreign), -1)
+    told.settle()
+    with term.batch.filling():
+        assert term.partitions.move([T0], P.ONLINE, strategy) == set()
+    assert told.nothing() and cluster.state("t") == foreign
+    (error,) = [r.getMessage() for r in caplog.records if r.levelname == "ERROR"]
+    assert error == "partition t-0 is left alone: its state was written by controller epoch 2, ours is 1"
+
+
+@pytest.mark.spec("CTL-66", "CTL-67", "CTL-51")
 @pytest.mark.parametrize(("old", "new"), list(product(R, R)))
 def test_every_move_of_a_replica_is_made_or_refused(old: R, new: R) -> None:
     """Of broker 3, an in-sync follower."""

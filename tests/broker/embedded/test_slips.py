@@ -37,6 +37,7 @@ def test_what_adjust_returns_is_had_besides() -> None:
         {"listener.name.ssl.ssl.client.auth": "none"},
         {"listener.name.open.max.connections": "10"},
         {of_one_mechanism: "Login required;"},
+        {"listener.name.sasl_ssl.scram-sha-512.connections.max.reauth.ms": "5000"},
         {"kt.fault.socket": "elsewhere"},
     ):
         assert require_properties(1, made, before) == made

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkatool.broker.coordination import tombstones
 from kafkatool.broker.groups.description import UNKNOWN_GROUP, GroupDescription, ListedGroups, MemberDescription
 from kafkatool.broker.groups.member import JoinRequest, Parked, SyncResult
 from kafkatool.broker.groups.records import GroupKey, OffsetKey, decode_key, encode_key
@@ -73,7 +74,7 @@ def test_a_group_is_described_with_its_members_data_only_while_stable(stage: Sta
     other = JoinRequest("", None, "d", "/i", 300_000, 60_000, "consumer", (("range", b"s"),), needs_known_id=False)
     stage.coordinator.join("g", other, Parked(lambda _: None, lambda: None))
     described = stage.coordinator.describe("g")
-    assert described.state == "PreparingRebalance"
+    assert described[:4] == (ErrorCode.NONE, "PreparingRebalance", "consumer", "")
     assert {(m.client_id, m.subscription, m.assignment) for m in described.members} == {
         ("client", b"", b""),
         ("d", b"", b""),
@@ -147,7 +148,7 @@ def test_a_group_whose_tombstones_cannot_be_stored_is_there_again(
     assert delete(stage) is ErrorCode.NONE
 
 
-@pytest.mark.spec("GRP-60", "GRP-19", "GRP-59")
+@pytest.mark.spec("GRP-60", "GRP-19", "GRP-59", "GRP-18")
 def test_while_the_tombstones_are_under_way_the_group_is_dead(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.lead()
     stage.commit({A: 1})
@@ -159,8 +160,11 @@ def test_while_the_tombstones_are_under_way_the_group_is_dead(stage: Stage, monk
 
     monkeypatch.setattr(stage.replica, "append", store_later)
     told: list[ErrorCode] = []
+    group = owned_group(stage).group
+    group.state_timestamp_ms = 7
     stage.coordinator.delete("g", told.append)
     assert not told, "answered once they are replicated"
+    assert (group.state.value, group.state_timestamp_ms) == ("Dead", 7), "it is stored no more"
     assert stage.fetch() == (ErrorCode.NONE, {})
     assert stage.commit({A: 2}) == {A: ErrorCode.COORDINATOR_NOT_AVAILABLE}
     assert join(stage).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -174,15 +178,40 @@ def test_while_the_tombstones_are_under_way_the_group_is_dead(stage: Stage, monk
 
 @pytest.mark.spec("GRP-60", "GRP-17")
 def test_tombstones_of_a_large_group_go_in_several_batches(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kafkatool.broker.groups import writer
-
-    monkeypatch.setattr(writer, "_TOMBSTONES_BYTES", 100)
+    monkeypatch.setattr(tombstones, "BATCH_BYTES", 100)
     stage.lead()
     many = {A._replace(partition=p): p for p in range(20)}
     stage.commit(many)
     end = stage.replica.log.log_end_offset
+    append, sizes = stage.replica.append, list[int]()
+
+    def noting(entries: Any, **options: Any) -> None:
+        sizes.extend(map(len, entries.values()))
+        append(entries, **options)
+
+    monkeypatch.setattr(stage.replica, "append", noting)
+    assert delete(stage) is ErrorCode.NONE
+    assert len(sizes) == len(many) and max(sizes) <= 110, "one tombstone in each"
+    assert stage.replica.log.log_end_offset == end + len(many)
+    assert not any(keys_in_log(stage).values())
+
+
+@pytest.mark.spec("GRP-60")
+def test_tombstones_of_a_group_go_in_batches_that_the_topic_takes(stage: Stage) -> None:
+    stage.lead()
+    many = {A._replace(partition=p): p for p in range(20)}
+    stage.commit(many)
+    largest = 200
+    stage.logs.update_topic_config(
+        OFFSETS_PARTITION.topic, {"cleanup.policy": "compact", "max.message.bytes": str(largest)}
+    )
+    end = stage.replica.log.log_end_offset
     assert delete(stage) is ErrorCode.NONE
     assert stage.replica.log.log_end_offset == end + len(many)
+    records = stage.replica.log.read(end, 1 << 20, stage.replica.log.log_end_offset, min_one_batch=True).records
+    data = records.read() if isinstance(records, FileRegion) else records
+    sizes = [header.size_bytes for _, header in iter_batches(memoryview(data))]
+    assert 1 < len(sizes) < len(many) and max(sizes) <= largest
     assert not any(keys_in_log(stage).values())
 
 

@@ -41,7 +41,7 @@ def test_so_many_ids_are_handed_out_and_who_comes_with_one_makes_room() -> None:
     assert joined(group, request(asks=True))[0].error is ErrorCode.MEMBER_ID_REQUIRED
 
 
-@pytest.mark.spec("SEC-101")
+@pytest.mark.spec("SEC-101", "GRP-34")
 def test_the_metadata_of_all_members_together_is_bounded() -> None:
     group = Group("g", lambda _: None)
     half = MOST_METADATA_BYTES // 2
@@ -65,7 +65,7 @@ def test_of_a_clients_name_so_much_is_in_its_members_id(stage: Stage) -> None:
     assert told[1].error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-@pytest.mark.spec("SEC-101")
+@pytest.mark.spec("SEC-101", "GRP-24")
 def test_of_groups_that_nothing_came_of_the_oldest_go(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     assert MOST_NEW_GROUPS == 100_000
     monkeypatch.setattr("kafkatool.broker.groups.owned.MOST_NEW_GROUPS", 3)

@@ -132,6 +132,17 @@ def test_a_load_applies_transactional_commits_with_their_marker_only(stage: Stag
     assert stage.fetch() == (ErrorCode.NONE, {A: 4, B: 2}), "later in the log than the transaction"
 
 
+@pytest.mark.spec("GRP-12")
+def test_a_commit_between_a_transactional_one_and_its_marker_is_the_later_one(stage: Stage) -> None:
+    record = Record(0, 0, encode_key(OffsetKey("g", *A)), offset_value(9), ())
+    batch = encode_batch([record], producer_id=7, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL)
+    stage.replica.log.append_as_leader(batch, 0, origin_client=False, verification=UNVERIFIED)
+    fill(stage, [(OffsetKey("g", *A), offset_value(4))])
+    stage.replica.log.append_as_leader(marker(commit=True, producer=(7, 0), base_offset=0), 0, origin_client=False)
+    stage.lead()
+    assert stage.fetch() == (ErrorCode.NONE, {A: 4})
+
+
 @pytest.mark.spec("GRP-12", "GRP-14")
 @pytest.mark.parametrize("key", [None, b"", b"\0\0\0", "no records"])
 def test_a_control_batch_without_a_marker_is_skipped(key: bytes | str | None) -> None:
@@ -495,6 +506,11 @@ def test_leadership_means_loading_at_once_and_a_new_epoch_does_not_load_again(
     stage.follow()
     stage.coordinator.on_leadership_change([stale], [])
     assert stage.fetch()[0] is ErrorCode.NOT_COORDINATOR, "older than the newest seen"
+    stale = stage.state()
+    stage.coordinator.on_leadership_change([stage.state()], [])
+    loads[-1]()
+    stage.coordinator.on_leadership_change([], [stale])
+    assert stage.fetch() == (ErrorCode.NONE, {A: 1}), "an unload that is older is dropped as well"
 
 
 @pytest.mark.spec("GRP-7")
@@ -579,7 +595,7 @@ def test_a_partition_that_is_being_loaded_is_lost_as_well(
 # --- what is not seen, and what deletion leaves (GRP-18, 52, 53, 54) ------------------------------------------------
 
 
-@pytest.mark.spec("GRP-52", "GRP-53")
+@pytest.mark.spec("GRP-52", "GRP-53", "GRP-50")
 def test_a_commit_is_seen_once_acknowledged_and_does_not_outlive_the_deletion_of_its_topic(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -595,7 +611,7 @@ def test_a_commit_is_seen_once_acknowledged_and_does_not_outlive_the_deletion_of
     with monkeypatch.context() as patch:
         patch.setattr(stage.replica, "append", append_and_wait)
         stage.coordinator.commit("g", "", None, -1, {A: stage_value(2), B: stage_value(2)}, told.append)
-    assert stage.fetch() == (ErrorCode.NONE, {A: 1}), "not acknowledged: not seen"
+    assert told == [] and stage.fetch() == (ErrorCode.NONE, {A: 1}), "not acknowledged: not seen, nor answered"
     stage.coordinator.on_partitions_deleted([B])
     acknowledge.pop()()
     assert told == [{A: ErrorCode.NONE, B: ErrorCode.NONE}]

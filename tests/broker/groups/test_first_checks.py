@@ -1,13 +1,20 @@
 """The checks every request begins with, and partitions that are lost while one is being answered (GRP-8, GRP-16)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kafkatool.broker.groups.coordinator import OffsetToCommit
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked, SyncResult
+from kafkatool.broker.groups.records import OffsetKey, OffsetValue, encode_key
+from kafkatool.broker.groups.writer import TransactionalProducer
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from tests.broker.groups.test_coordinator import A, Stage, owned_group
+from kafkatool.core.protocol.records.batches import Record, encode_batch
+from tests.broker.groups.test_coordinator import OFFSETS_PARTITION, A, Stage, owned_group
+from tests.waiting import eventually
 
 OK, BAD_ID, STOPPING, LOADING, LOST = (
     ErrorCode.NONE,
@@ -77,6 +84,24 @@ REQUESTS: list[Request] = [
     ask_describe,
     ask_delete,
 ]
+
+
+def ask_offset_delete(stage: Stage, group: str, member_id: str = "m", generation: int = 1) -> ErrorCode:
+    told: list[tuple[ErrorCode, Mapping[TopicPartition, ErrorCode]]] = []
+    stage.coordinator.delete_offsets(group, [A], lambda error, codes: told.append((error, codes)))
+    ((error, codes),) = told
+    return error or codes[A]
+
+
+def ask_txn_commit(stage: Stage, group: str, member_id: str = "m", generation: int = 1) -> ErrorCode:
+    told: list[Mapping[TopicPartition, ErrorCode]] = []
+    wanted = {A: OffsetToCommit(OffsetValue(9, None, "", 1, None), False)}
+    producer = TransactionalProducer("id", 7, 0)
+    stage.coordinator.commit_in_transaction(group, producer, member_id, None, generation, wanted, told.append)
+    return told[0][A]
+
+
+RACED = [*REQUESTS, ask_offset_delete, ask_txn_commit]
 MAY_BE_NAMELESS = (ask_commit, ask_fetch, ask_describe, ask_delete)
 WHILE_LOADING = {ask_heartbeat: OK, ask_sync: ErrorCode.REBALANCE_IN_PROGRESS}  # clients do not expect 14 there
 
@@ -91,10 +116,12 @@ def test_first_the_id_then_stopping_then_loading_then_ownership(stage: Stage, as
     expected = WHILE_LOADING.get(ask, LOADING)
     assert ask(stage, "g") is expected
     assert ask(stage, "") is (expected if ask in MAY_BE_NAMELESS else BAD_ID)
+    assert ask(stage, "x" * 4097) is BAD_ID
     stage.coordinator.shutdown()
     stopping = LOST if ask is ask_fetch else STOPPING  # 15 would end Java and aiokafka consumers
     assert ask(stage, "g") is stopping, "before loading"
     assert ask(stage, "") is (stopping if ask in MAY_BE_NAMELESS else BAD_ID), "the id comes first"
+    assert ask(stage, "x" * 4097) is BAD_ID
     partitions.end(0, None)
     assert ask(stage, "g") is stopping
 
@@ -131,7 +158,7 @@ def lose(stage: Stage, *, back: bool) -> None:
 
 
 @pytest.mark.spec("GRP-16")
-@pytest.mark.parametrize("ask", REQUESTS)
+@pytest.mark.parametrize("ask", RACED)
 @pytest.mark.parametrize("moment", ["before the group is looked up", "after it was looked up"])
 @pytest.mark.parametrize("back", [False, True], ids=["lost", "lost and loaded again"])
 def test_a_partition_lost_after_the_first_check_is_answered_16(
@@ -156,7 +183,7 @@ def test_a_partition_lost_after_the_first_check_is_answered_16(
     assert known.group.state.value == "Dead"
 
 
-@pytest.mark.spec("GRP-16", "GRP-56")
+@pytest.mark.spec("GRP-16", "GRP-56", "GRP-19")
 @pytest.mark.parametrize("back", [False, True], ids=["lost", "lost and loaded again"])
 def test_an_offset_fetch_whose_partition_is_lost_while_it_reads_never_says_nothing_committed(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, back: bool
@@ -176,7 +203,7 @@ def test_an_offset_fetch_whose_partition_is_lost_while_it_reads_never_says_nothi
 
 
 @pytest.mark.spec("GRP-16")
-@pytest.mark.parametrize("ask", [ask_heartbeat, ask_commit, ask_describe, ask_delete, ask_fetch, ask_leave, ask_sync])
+@pytest.mark.parametrize("ask", RACED)
 def test_a_group_whose_unload_has_only_begun_decides_nothing(stage: Stage, ask: Request) -> None:
     stage.lead()
     member = make_members(stage)
@@ -241,6 +268,78 @@ def test_a_commit_acknowledged_when_the_unload_has_only_begun_is_answered_16(
     lose_at_the_next_acknowledgement(stage, monkeypatch)
     assert stage.commit({A: 2}) == {A: LOST}
     assert owned_group(stage).group.offsets.in_force[A].value.offset == 1
+
+
+@pytest.mark.spec("GRP-16")
+@pytest.mark.parametrize("ask", [ask_delete, ask_offset_delete])
+def test_a_deletion_acknowledged_when_the_unload_has_only_begun_is_answered_16(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, ask: Request
+) -> None:
+    stage.lead()
+    stage.commit({A: 1})
+    lose_at_the_next_acknowledgement(stage, monkeypatch)
+    assert ask(stage, "g") is LOST
+
+
+@pytest.mark.spec("GRP-16", "GRP-14")
+def test_a_damaged_groups_deletion_acknowledged_when_the_unload_has_only_begun_is_answered_16(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.lead()
+    damaged = Record(0, 0, encode_key(OffsetKey("g", *A)), b"\0\x63rubbish", ())
+    stage.replica.log.append_as_leader(encode_batch([damaged]), 0, origin_client=False)
+    stage.restart()
+    assert ask_describe(stage, "g") is LOADING
+    lose_at_the_next_acknowledgement(stage, monkeypatch)
+    assert ask_delete(stage, "g") is LOST
+
+
+@pytest.mark.spec("GRP-14")
+@pytest.mark.parametrize("ask", [ask for ask in RACED if ask is not ask_delete])
+def test_whatever_is_asked_of_a_damaged_group_is_answered_as_while_it_loads(stage: Stage, ask: Request) -> None:
+    stage.lead()
+    stage.commit({A: 1}, group="whole")
+    damaged = Record(0, 0, encode_key(OffsetKey("g", *A)), b"\0\x63rubbish", ())
+    stage.replica.log.append_as_leader(encode_batch([damaged]), 0, origin_client=False)
+    stage.restart()
+    assert ask(stage, "g") is WHILE_LOADING.get(ask, LOADING)
+    assert stage.fetch("whole") == (OK, {A: 1})
+
+
+@pytest.mark.spec("GRP-16")
+def test_a_commit_in_a_transaction_acknowledged_when_the_unload_has_only_begun_is_answered_16(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def losing(*_: Any, on_done: Callable[[Any], None], **__: Any) -> None:
+        stage.epoch += 1
+        stage.coordinator.groups.partitions.end(0, stage.epoch)
+        on_done({OFFSETS_PARTITION: SimpleNamespace(error=OK, base_offset=1)})
+
+    stage.lead()
+    stage.commit({A: 1})
+    monkeypatch.setattr(stage.replica, "verified_appends", SimpleNamespace(append=losing), raising=False)
+    assert ask_txn_commit(stage, "g", "", -1) is LOST
+
+
+@pytest.mark.spec("GRP-16")
+def test_a_commit_in_a_transaction_that_its_coordinator_answers_for_when_the_group_was_let_go_is_answered_16(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting: list[Callable[[Any], None]] = []
+    held = SimpleNamespace(append=lambda *_, on_done, **__: waiting.append(on_done))
+    monkeypatch.setattr(stage.replica, "verified_appends", held, raising=False)
+    stage.lead()
+    stage.commit({A: 1})
+    owned = owned_group(stage)
+    known = owned.group.offsets
+    told: list[Mapping[TopicPartition, ErrorCode]] = []
+    wanted = {A: OffsetToCommit(OffsetValue(9, None, "", 1, None), False)}
+    producer = TransactionalProducer("id", 7, 0)
+    stage.coordinator.commit_in_transaction("g", producer, "", None, -1, wanted, told.append)
+    stage.follow()
+    eventually(lambda: owned.group.offsets is not known, "the end of the unload")
+    waiting[0]({OFFSETS_PARTITION: SimpleNamespace(error=ErrorCode.NOT_LEADER_FOR_PARTITION, base_offset=-1)})
+    assert told == [{A: LOST}]
 
 
 @pytest.mark.spec("GRP-16", "GRP-41")

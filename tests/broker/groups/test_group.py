@@ -124,6 +124,8 @@ def test_two_members_form_a_generation_and_get_what_the_leader_assigned() -> Non
     assert play.synced["b"] == [SyncResult(ErrorCode.NONE, b"")], "no entry: empty bytes"
     play.sync("b")
     assert len(play.synced["b"]) == 2, "a Stable group answers at once"
+    play.sync("a", {a: b"another"})
+    assert play.synced["a"][-1].assignment == b"A" and play.stores == [], "a repeat stores nothing more"
 
 
 @pytest.mark.spec("GRP-24")
@@ -131,7 +133,10 @@ def test_a_first_join_gets_an_id_and_comes_again_with_it() -> None:
     play = Play()
     play.join("a", known=True)
     refused = play.last("a")
-    assert refused.error is ErrorCode.MEMBER_ID_REQUIRED and refused.member_id.startswith("a-")
+    assert refused.member_id.startswith("a-")
+    assert refused == JoinResult(
+        ErrorCode.MEMBER_ID_REQUIRED, refused.member_id, generation=-1, protocol="", leader="", members=()
+    )
     assert not play.group.members and refused.member_id in play.group.pending
     play.join("a", refused.member_id, known=True)
     assert play.last("a").error is ErrorCode.NONE and play.last("a").member_id == refused.member_id

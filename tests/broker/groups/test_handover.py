@@ -77,7 +77,12 @@ def test_a_group_that_prepared_to_rebalance_is_stable_as_it_was_stored(stage: St
     for newcomer in (new, pending):
         newcomer.id = newcomer.id or "newcomer"
         newcomer.join()
-        assert newcomer.answers[-1].error is UNKNOWN, "ids it has not stored join anew"
+        assert newcomer.answers[-1].error is UNKNOWN, "ids it has not stored"
+        newcomer.id = ""
+    for one in (new, pending, pending, old):  # they join anew, one with the id that it is given for that
+        one.join()
+    assert [one.answers[-1].error for one in (old, new, pending)] == [OK] * 3
+    assert {one.generation for one in (old, new, pending)} == {2}
 
 
 @pytest.mark.spec("GRP-63")
@@ -110,7 +115,7 @@ def test_a_generation_that_was_not_stored_is_not_known(stage: Stage) -> None:
     stage.restart()
     assert (member.heartbeat(), member.commit(), member.sync()) == (OLD, OLD, [SyncResult(OLD)])
     newcomer.id, newcomer.generation = "newcomer", 2
-    assert (newcomer.heartbeat(), newcomer.commit()) == (UNKNOWN, UNKNOWN)
+    assert (newcomer.heartbeat(), newcomer.commit(), newcomer.sync()) == (UNKNOWN, UNKNOWN, [SyncResult(UNKNOWN)])
     assert member.heartbeat(generation=1) is OK
     member.join()
     assert member.generation == 2, "the number is used twice"
@@ -250,6 +255,20 @@ def test_a_record_decided_before_the_partition_was_lost_is_not_written_after_it_
     assert member.sync({member.id: b"of the old"}) == [SyncResult(ErrorCode.NOT_COORDINATOR)]
     assert stage.replica.log.log_end_offset == end, "the new owner of the id has not decided this"
     assert member.heartbeat(generation=1) is OK, "it goes on as it was loaded"
+
+
+@pytest.mark.spec("GRP-16", "GRP-60")
+def test_a_deletion_written_behind_a_new_load_is_not_acknowledged(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.lead()
+    stage.commit({A: 1})
+    lost_and_led_again(stage, monkeypatch)
+    told: list[ErrorCode] = []
+    stage.coordinator.delete("g", told.append)
+    assert (told, stage.fetch()) == ([ErrorCode.NOT_COORDINATOR], (OK, {A: 1}))
+    stage.coordinator.delete("g", told.append)
+    assert (told[1:], stage.fetch()) == ([OK], (OK, {})), "the client comes again"
 
 
 @pytest.mark.spec("GRP-16", "GRP-52")

@@ -49,8 +49,9 @@ def test_a_rebalance_takes_back_parked_syncs_and_its_deadline_does_not_move() ->
     completing(patient, "a", "b")
     for who, timeout in (("a", 50_000), ("b", 80_000)):
         patient.group.members[patient.member(who)].rebalance_timeout_ms = timeout
+    patient.now = 700
     patient.join("c", rebalance_ms=5000)
-    assert patient.group.join_deadline_ms == 80_000, "not that of the first, nor of the last"
+    assert patient.group.join_deadline_ms == 80_700, "not that of the first, nor of the last"
     for member in play.group.members.values():
         member.session_deadline_ms = None
     play.wait(30_000)
@@ -187,8 +188,8 @@ def test_an_empty_generation_that_cannot_be_stored_is_only_logged(caplog: pytest
     )
     with caplog.at_level(logging.WARNING):
         play.acknowledge(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    (line,) = caplog.messages
-    assert "generation 2 without members" in line
+    (line,) = caplog.records
+    assert line.levelno == logging.WARNING and "generation 2 without members" in line.getMessage()
     assert (play.group.state, play.group.generation) == (GroupState.EMPTY, 2)
 
 
@@ -488,6 +489,27 @@ def test_the_sync_limit_is_the_groups_largest_rebalance_timeout_to_the_milliseco
     assert play.group.state is (GroupState.PREPARING_REBALANCE if stable else GroupState.EMPTY), "of both nobody synced"
 
 
+@pytest.mark.spec("GRP-42")
+def test_who_owes_its_sync_while_the_assignment_is_awaited_goes_and_the_others_rebalance() -> None:
+    play = Play()
+    completing(play, "a", "b", "c")
+    for who in "bc":
+        play.sync(who)
+    leader = play.group.members[play.member("a")]
+    play.wait(8000)  # a heartbeat is due before its session ends, which is not what it goes by
+    for _ in range(6):
+        beat(play, "a")
+        play.wait(8000)
+    beat(play, "a")
+    play.wait(3999)
+    assert leader.id in play.group.members and play.group.state is GroupState.COMPLETING_REBALANCE
+    assert play.synced == {"b": [], "c": []}
+    play.wait(1)
+    assert [m.client_id for m in play.group.members.values()] == ["b", "c"]
+    assert play.group.state is GroupState.PREPARING_REBALANCE
+    assert play.synced == {who: [SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)] for who in "bc"}
+
+
 @pytest.mark.spec("GRP-42", "GRP-28")
 def test_absent_static_members_owe_no_sync() -> None:
     play = Play()
@@ -536,6 +558,23 @@ def test_signs_of_life_move_the_session_and_refused_heartbeats_do_not() -> None:
     play.sync("a")
     play.acknowledge()
     assert b.session_deadline_ms == 14_000
+
+
+@pytest.mark.spec("GRP-43")
+def test_the_answer_to_a_parked_sync_is_a_sign_of_life_whatever_it_says() -> None:
+    play = Play()
+    completing(play, "a", "b")
+    b = play.group.members[play.member("b")]
+    play.sync("b")
+    play.now = 3000
+    play.join("c")
+    assert play.synced["b"][-1].error is ErrorCode.REBALANCE_IN_PROGRESS and b.session_deadline_ms == 13_000
+    completing(play)
+    play.sync("b")
+    play.sync("a")
+    play.now = 5000
+    play.acknowledge(ErrorCode.NOT_COORDINATOR)
+    assert play.synced["b"][-1].error is ErrorCode.NOT_COORDINATOR and b.session_deadline_ms == 15_000
 
 
 @pytest.mark.spec("GRP-44")

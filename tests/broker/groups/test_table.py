@@ -243,6 +243,7 @@ def test_the_same_protocols_in_another_order_are_others(stage: Stage) -> None:
     member = made.join(protocols=both).member_id
     assert told(made.join(member, both)) is OK, "CompletingRebalance: this generation"
     assert made.join(member, both[::-1]).generation == 2, "a rebalance, which ends at once"
+    assert made.join(member, (("sticky", b"s"), ("other", b"r"))).generation == 3, "and so is one by another name"
 
 
 @pytest.mark.spec("GRP-19", "GRP-37")

@@ -7,6 +7,7 @@ from typing import Any
 
 from kafkatool.broker.handlers.call import HandlerContext, Served
 from kafkatool.broker.handlers.dispatch import Dispatcher
+from kafkatool.broker.limits import Limits
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.network.client_quotas import ClientQuotas
 from kafkatool.broker.network.socket_server import SocketServer
@@ -38,6 +39,7 @@ def handler_context(**parts: Any) -> HandlerContext:
     }
     given["client_quotas"] = ClientQuotas(given["config"])
     given["authorizer"] = None
+    given["limits"] = Limits()
     for field in fields(HandlerContext):
         given.setdefault(field.name, absent)
     return HandlerContext(**(given | parts))

@@ -314,7 +314,7 @@ def test_every_api_has_a_row_here() -> None:
     assert ROWS.keys() == load_handlers().keys()
 
 
-@pytest.mark.spec("SEC-83", "SEC-84", "TXN-6")
+@pytest.mark.spec("SEC-83", "SEC-84", "TXN-6", "SEC-50")
 @pytest.mark.parametrize("key", sorted(ROWS), ids=lambda key: APIS[key].name)
 def test_who_may_do_nothing_is_refused_with_kafkas_code_and_nothing_is_done(key: int) -> None:
     fields, told, expected = ROWS[key]
@@ -363,9 +363,7 @@ def test_what_is_permitted_beside_what_is_refused_is_served() -> None:
     rights = authorizer((ResourceType.TOPIC, "t", Operation.DELETE))
     deleted: list[str] = []
     admin = SimpleNamespace(delete=deleted.append, waiting=SimpleNamespace(wait=lambda *a: a[3](set())))
-    config = SimpleNamespace(
-        delete_topic_enable=True, connections_max_idle_ms=-1, inter_broker_listener_name="PLAINTEXT"
-    )
+    config = settings(delete_topic_enable=True, connections_max_idle_ms=-1, inter_broker_listener_name="PLAINTEXT")
     response = ask(20, {"topic_names": ["a", "t", "b"], "timeout_ms": 1000}, rights, topic_admin=admin, config=config)
     assert deleted == ["t"]
     assert sorted((t.name, t.error_code) for t in response.topics) == [("a", TOPIC), ("b", TOPIC), ("t", 0)]
@@ -449,6 +447,35 @@ def test_each_operation_has_its_bit(kind: ResourceType, name: str, bits: set[int
 
 
 @pytest.mark.spec("SEC-86")
+@pytest.mark.parametrize(
+    ("operation", "code"),
+    [
+        *((Operation.READ, 3), (Operation.WRITE, 4), (Operation.CREATE, 5), (Operation.DELETE, 6)),
+        *((Operation.ALTER, 7), (Operation.DESCRIBE_CONFIGS, 10), (Operation.ALTER_CONFIGS, 11)),
+    ],
+)
+def test_a_right_on_a_topic_sets_its_own_bit(operation: Operation, code: int) -> None:
+    rights = authorizer((ResourceType.TOPIC, "t", Operation.DESCRIBE), (ResourceType.TOPIC, "t", operation))
+    (told,) = ask(3, {"topics": None, "include_topic_authorized_operations": True}, rights, version=10).topics
+    implied = 1 << 10 if operation is Operation.ALTER_CONFIGS else 0
+    assert told.topic_authorized_operations == 1 << 8 | 1 << code | implied
+
+
+@pytest.mark.spec("SEC-86")
+@pytest.mark.parametrize(
+    ("operation", "code"),
+    [
+        *((Operation.CREATE, 5), (Operation.ALTER, 7), (Operation.CLUSTER_ACTION, 9)),
+        *((Operation.DESCRIBE_CONFIGS, 10), (Operation.IDEMPOTENT_WRITE, 12)),
+    ],
+)
+def test_a_right_on_the_cluster_sets_its_own_bit(operation: Operation, code: int) -> None:
+    rights = authorizer(*((ResourceType.CLUSTER, CLUSTER_NAME, one) for one in (Operation.DESCRIBE, operation)))
+    response = ask(3, {"topics": [], "include_cluster_authorized_operations": True}, rights, version=10)
+    assert response.cluster_authorized_operations == 1 << 8 | 1 << code
+
+
+@pytest.mark.spec("SEC-86")
 def test_of_the_cluster_that_is_told_which_one_may_do_to_it(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "kafka.authorizer.logger")
     of_cluster = [Operation.DESCRIBE, Operation.ALTER_CONFIGS]
@@ -466,7 +493,7 @@ def test_groups_are_listed_for_who_may_describe_them_or_the_cluster() -> None:
         assert [g.group_id for g in ask(16, {}, authorizer(right)).groups] == ["g"]
 
 
-@pytest.mark.spec("SEC-85")
+@pytest.mark.spec("SEC-85", "SEC-72")
 @pytest.mark.parametrize(
     "right",
     [(ResourceType.TOPIC, "any", Operation.WRITE), (ResourceType.CLUSTER, CLUSTER_NAME, Operation.IDEMPOTENT_WRITE)],
@@ -519,16 +546,21 @@ def test_who_may_do_nothing_is_refused_on_the_quick_path_alike(quick: bool) -> N
 @pytest.mark.spec("SEC-50", "SEC-76")
 @pytest.mark.parametrize("key", [4, 5, 6, 7], ids=lambda key: APIS[key].name)
 def test_control_requests_are_taken_on_the_brokers_own_listener_alone_whoever_asks(key: int) -> None:
-    config = SimpleNamespace(inter_broker_listener_name="INNER", kt_inter_broker_also_on=frozenset())
+    config = settings(inter_broker_listener_name="INNER", kt_inter_broker_also_on=frozenset())
     everything = Authorizer({"User:ANONYMOUS"}, allow_without_acl=True)
     fields, told, expected = ROWS[key]
     for rights in (everything, None):
         assert told(ask(key, fields, rights, config=config)) == expected
 
 
+def settings(**given: Any) -> SimpleNamespace:
+    """Return what a handler asks of a broker's config."""
+    return SimpleNamespace(kt_max_partitions_per_request=100_000, **given)
+
+
 def elsewhere(*also_on: str) -> SimpleNamespace:
     """Return the configuration of a broker whose brokers speak on INNER, and where else they may."""
-    return SimpleNamespace(
+    return settings(
         inter_broker_listener_name="INNER",
         kt_inter_broker_also_on=frozenset(also_on),
         kt_inter_broker_principals={},
@@ -556,7 +588,7 @@ def test_where_principals_of_brokers_are_named_nobody_else_speaks_for_them(key: 
     listed = {1: "User:CN=b1", 2: "User:ANONYMOUS"}
     taken = replace(load_handlers()[key], handle=lambda request, call: served.append(request))
     for rights in (anybody, None):
-        config = SimpleNamespace(inter_broker_listener_name="PLAINTEXT", kt_inter_broker_principals=listed)
+        config = settings(inter_broker_listener_name="PLAINTEXT", kt_inter_broker_principals=listed)
         with broker_of({key: taken}, handler_context(authorizer=rights, config=config)) as client:
             for broker_id in (1, 3):  # another's, and one that is not named
                 fields = {**ROWS[key].fields, IDS[key]: broker_id}
@@ -570,7 +602,7 @@ def test_where_principals_of_brokers_are_named_nobody_else_speaks_for_them(key: 
 @pytest.mark.spec("SEC-51")
 @pytest.mark.parametrize("replica_id", [1, 3])
 def test_where_principals_of_brokers_are_named_nobody_else_follows_for_them(replica_id: int) -> None:
-    config = SimpleNamespace(
+    config = settings(
         inter_broker_listener_name="PLAINTEXT",
         connections_max_idle_ms=-1,
         kt_inter_broker_principals={1: "User:CN=b1", 2: "User:ANONYMOUS"},

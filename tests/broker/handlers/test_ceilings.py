@@ -8,21 +8,31 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from kafkatool.broker.handlers.call import Served, load_handlers
+from kafkatool.broker.limits import Limit
 from kafkatool.broker.server import Broker
 from kafkatool.core.errors import ProtocolError
 from kafkatool.core.protocol.codec.schema import Array, Blob, Field, Struct, Text, WireType, fields_of
 from kafkatool.core.protocol.codec.types import NO_UUID, UUID
 from kafkatool.core.protocol.frames import decode_header, decode_request, encode_request
-from kafkatool.core.protocol.messages import find_coordinator, join_group, metadata, offset_commit, sync_group
+from kafkatool.core.protocol.messages import (
+    find_coordinator,
+    join_group,
+    metadata,
+    offset_commit,
+    offset_for_leader_epoch,
+    sync_group,
+)
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import Record, encode_batch
-from tests.broker.handlers.served import Client
-from tests.broker.network.raw_client import wait_until
+from tests.broker.handlers.served import Client, broker_of, handler_context
+from tests.broker.network.raw_client import network_config, wait_until
 from tests.broker.test_server import client_of, config, create
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -234,10 +244,60 @@ def test_no_request_of_megabytes_costs_more_than_its_size_allows(broker: Broker)
 def test_a_request_of_more_elements_than_anyone_needs_is_not_even_read(served: Served) -> None:
     version, limit = served.versions[1], served.api.request.most_elements  # type: ignore[attr-defined]
     assert (limit is None) == served.from_controller, "the controller alone speaks of all partitions there are"
+    most = 2_000_000 if served.api.name in ("CreateTopics", "CreatePartitions") else 250_000
+    assert limit in (None, most)
     for wide in arrays(served.api.request, version):
-        if limit is None or limit > 250_000:
-            continue
+        if limit is None or (limit > 250_000 and wide[-1] != "broker_ids"):
+            continue  # so many objects take long to make; numbers do not
         frame = request(served, wide, 0, distinct=False, elements=limit + 1)[4:]
         _, body = decode_header(served.api, frame)
         with pytest.raises(ProtocolError, match="more elements"):
             decode_request(served.api, version, frame, body)
+
+
+def codes_in(message: Any) -> Iterator[int]:
+    """Yield all codes of an answer."""
+    for field in fields_of(type(message)):
+        value = getattr(message, field.name)
+        if field.name == "error_code":
+            yield value
+        elif isinstance(value, list):
+            for item in value:
+                if is_dataclass(item):
+                    yield from codes_in(item)
+
+
+NAMES_PARTITIONS = [
+    served
+    for served in load_handlers().values()
+    if ("topics", "partitions") in arrays(served.api.request, served.versions[1]) and not served.from_controller
+]
+
+
+@pytest.mark.spec("SEC-99")
+@pytest.mark.parametrize("served", NAMES_PARTITIONS, ids=lambda served: served.api.name)
+def test_more_partitions_than_a_request_may_name_are_refused_by_every_api(served: Served) -> None:
+    context = handler_context(config=network_config(kt_max_partitions_per_request="10"))
+    version = served.versions[1]
+    with broker_of({served.api.key: served}, context) as client:
+        message = made(served.api.request, version, 0, ("topics", "partitions"), 11)
+        told = client.call(served.api, version, message)
+    assert set(codes_in(told)) == {ErrorCode.INVALID_REQUEST}
+    assert context.limits.count(Limit.PARTITIONS) == 1
+
+
+@pytest.mark.spec("SEC-99")
+def test_who_replicates_may_name_all_the_partitions_there_are() -> None:
+    asked: list[int] = []
+
+    def note(request: Any, call: Any) -> Any:
+        asked.append(len(request.topics[0].partitions))
+        return offset_for_leader_epoch.OffsetForLeaderEpochResponse(topics=[])
+
+    served = replace(load_handlers()[offset_for_leader_epoch.API.key], handle=note)
+    context = handler_context(config=network_config(kt_max_partitions_per_request="10"))
+    with broker_of({served.api.key: served}, context) as client:
+        for replica_id in (-1, 2):
+            message = made(served.api.request, 3, 0, ("topics", "partitions"), 11)
+            client.call(served.api, 3, replace(message, replica_id=replica_id))
+    assert asked == [11]

@@ -101,7 +101,7 @@ def notifications(zk: ZooKeeper) -> list[str]:
 # --- describe --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("BRK-162", "BRK-125")
+@pytest.mark.spec("BRK-162", "BRK-125", "ADM-82")
 @pytest.mark.parametrize("version", range(5))
 def test_a_topics_settings_are_its_own_or_the_brokers(client: Client, version: int) -> None:
     result = describe(client, TOPIC, "t", version=version)

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import orjson
 import pytest
 
 from kafkatool.broker.administration.topics import TopicAdmin
@@ -93,6 +94,16 @@ def test_what_is_not_waited_for_is_told_as_timed_out_and_grows(setup: Setup, zk:
     assert sorted(grown) == [0, 1, 2, 3] and all(len(set(r)) == 2 for r in grown.values())
 
 
+@pytest.mark.spec("BRK-162", "Z-13")
+def test_the_rest_of_the_node_stays_as_it_was(setup: Setup, zk: ZooKeeper) -> None:
+    more = {"version": 3, "topic_id": "x", "adding_replicas": {}, "removing_replicas": {}, "unknown": [{"a": 1}]}
+    zk.set(TopicZnode.path("t"), orjson.dumps({**more, "partitions": {"0": [1, 2]}}), 0)
+    assert outcomes(setup.client, request(("t", 2, [[2, 3]]))) == [("t", 7)]
+    node = zk.get(TopicZnode.path("t"))
+    assert node is not None
+    assert orjson.loads(node.data) == {**more, "partitions": {"0": [1, 2], "1": [2, 3]}}
+
+
 @pytest.mark.spec("BRK-162")
 def test_each_refusal_has_its_code_and_changes_nothing(setup: Setup, zk: ZooKeeper) -> None:
     mark_for_deletion(zk, "u")
@@ -119,3 +130,20 @@ def test_each_refusal_has_its_code_and_changes_nothing(setup: Setup, zk: ZooKeep
     setup.controller.is_active = False
     assert outcomes(setup.client, request(("t", 2, None))) == [("t", 41)]
     assert assignment(zk) == {0: (1, 2)}
+
+
+@pytest.mark.spec("ADM-26")
+@pytest.mark.parametrize(
+    ("lists", "why"),
+    [
+        ([], "Increasing the number of partitions by 2 but 0 assignments provided."),
+        ([[1, 2]], "Increasing the number of partitions by 2 but 1 assignments provided."),
+        ([[9, 8]], "Unknown broker(s) in replica assignment: 8, 9."),
+        ([[1, 2], [9, 9]], "Unknown broker(s) in replica assignment: 9."),
+        ([[1, 1], [1, 2]], "Duplicate brokers not allowed in replica assignment: 1, 1 for partition id 1."),
+        ([[1, 2], []], "Cannot have replication factor of 0 for partition id 2."),
+    ],
+)
+def test_refused_lists_have_the_words_of_kafka_2_8(setup: Setup, lists: list[list[int]], why: str) -> None:
+    (result,) = setup.client.call(api.API, 1, request(("t", 3, lists))).results
+    assert (result.error_code, result.error_message) == (39, why)

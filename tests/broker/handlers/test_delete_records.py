@@ -13,14 +13,18 @@ from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.runtime.purgatory import Purgatory
 from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.runtime.timer import Timer
+from kafkatool.broker.storage.batches.transaction_markers import Marker, encode_marker
 from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.broker.storage.log_config import LogConfig
+from kafkatool.broker.storage.producers.producer_state import UNVERIFIED
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import delete_records as api
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.records.batches import Record, encode_batch
+from kafkatool.core.protocol.records.batches import TRANSACTIONAL, Record, encode_batch
 from tests.broker.handlers.served import Client, broker_of, handler_context, live, update
 from tests.broker.network.raw_client import network_config
+from tests.broker.replication.world import world
+from tests.broker.storage.batch_builders import batch
 from tests.waiting import eventually
 
 SERVED = {21: load_handlers()[21]}
@@ -144,3 +148,32 @@ def test_a_leader_that_is_deposed_meanwhile_says_so(leader: Leader, client: Clie
     leader.delayed.deletions.check(TP)
     (topic,) = client.receive_response(api.API, 1).topics
     assert [(p.low_watermark, p.error_code) for p in topic.partitions] == [(-1, 6)]
+
+
+@pytest.mark.spec("TXN-69")
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("offset", [-1, 1, 3])
+def test_records_are_deleted_across_an_open_transaction_that_stays_open(
+    tmp_path: Path, version: int, offset: int
+) -> None:
+    with world(tmp_path) as broker:
+        partition = broker.lead(TP)
+        log = partition.log
+        broker.know(TP)
+        log.append_as_leader(
+            batch(2, producer=(7, 0, 0), attributes=TRANSACTIONAL), 0, origin_client=False, verification=UNVERIFIED
+        )
+        broker.produce(TP)
+        assert (partition.high_watermark.offset, log.last_stable_offset) == (3, 0)
+        context = handler_context(replica_manager=broker.manager, metadata_cache=broker.cache)
+        with broker_of(SERVED, context) as client:
+            assert ask(client, request(4), version) == (-1, ErrorCode.OFFSET_OUT_OF_RANGE), "beyond the high watermark"
+            start = 3 if offset < 0 else offset
+            assert ask(client, request(offset), version) == (start, ErrorCode.NONE)
+        assert (log.log_start_offset, log.last_stable_offset) == (start, start)
+        assert [one.first_offset for one in log.open_transactions()] == [0]
+        broker.manager.appends.append(
+            {TP: encode_marker(7, 0, Marker(committed=False, coordinator_epoch=0), 1)},
+            acks=1, timeout_ms=0, internal=True, on_done=lambda _: None,
+        )  # fmt: skip
+        assert log.last_stable_offset == log.log_end_offset == 4

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,11 +21,13 @@ from kafkatool.core.errors import (
     StorageError,
 )
 from kafkatool.core.protocol.codec.schema import Api
+from kafkatool.core.protocol.frames import encode_request
 from kafkatool.core.protocol.messages import (
     api_versions,
     fetch,
     heartbeat,
     leader_and_isr,
+    list_offsets,
     metadata,
     produce,
     update_metadata,
@@ -245,6 +248,25 @@ def test_from_which_version_on_a_reply_goes_out_at_once_and_what_is_charged() ->
     assert {key for key, api in served_apis.items() if api.charge is not None} == {0, 1}, "no control request is"
 
 
+@pytest.mark.spec("SEC-101", "BRK-22")
+def test_of_a_clients_name_so_much_tells_whose_quota_is_charged() -> None:
+    charged: list[str] = []
+
+    def note(_kind: str, _user: str, client_id: str, _size_bytes: int) -> int:
+        charged.append(client_id)
+        return 0
+
+    context = handler_context(client_quotas=SimpleNamespace(active=True, charge=note))
+    api = replace(
+        served(metadata.API, lambda request, call: metadata.MetadataResponse(brokers=[], topics=[]))[3],
+        charge=lambda _request, call, size_bytes: call.charge("produce", size_bytes),
+    )
+    with broker_of({3: api}, context) as client:
+        client.send(encode_request(metadata.API, 1, 1, "x" * 4000, metadata.MetadataRequest(topics=[]))[4:])
+        client.receive()
+    assert charged == ["x" * 255]
+
+
 @pytest.mark.spec("BRK-22")
 @pytest.mark.parametrize(("version", "at_once"), [(5, False), (6, True)])
 def test_a_throttled_client_is_told_at_once_and_kept_muted_or_answered_late(version: int, at_once: bool) -> None:
@@ -267,16 +289,35 @@ def test_a_throttled_client_is_told_at_once_and_kept_muted_or_answered_late(vers
 
 
 @pytest.mark.spec("BRK-22")
-@pytest.mark.parametrize(("version", "at_once"), [(5, False), (6, True)])
-def test_an_answer_goes_out_before_a_long_throttling_is_over_or_does_not(version: int, at_once: bool) -> None:
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize(
+    ("api", "at_once_from", "request_", "response"),
+    [
+        (produce.API, 6, produce.ProduceRequest(acks=1, timeout_ms=0, topics=[]), produce.ProduceResponse(topics=[])),
+        (
+            fetch.API,
+            8,
+            fetch.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=0, topics=[]),
+            fetch.FetchResponse(topics=[]),
+        ),
+        (list_offsets.API, 3, list_offsets.ListOffsetsRequest(topics=[]), list_offsets.ListOffsetsResponse(topics=[])),
+        (metadata.API, 6, metadata.MetadataRequest(topics=[]), metadata.MetadataResponse(brokers=[], topics=[])),
+        (api_versions.API, 2, api_versions.ApiVersionsRequest(), api_versions.ApiVersionsResponse(api_keys=[])),
+    ],
+    ids=lambda value: value.name if isinstance(value, Api) else "",
+)
+def test_an_answer_goes_out_before_a_long_throttling_is_over_or_does_not(
+    api: Api, at_once_from: int, request_: Any, response: Any, at_once: bool
+) -> None:
     def throttle(request: Any, call: Call) -> None:
-        call.respond(metadata.MetadataResponse(brokers=[], topics=[]), throttle_time_ms=3_600_000)
+        call.respond(response, throttle_time_ms=3_600_000)
 
-    with broker_of(served(metadata.API, throttle), handler_context()) as client:
-        client.send_request(metadata.API, version, metadata.MetadataRequest(topics=[]))
+    version = at_once_from if at_once else at_once_from - 1
+    with broker_of(served(api, throttle), handler_context()) as client:
+        client.send_request(api, version, request_)
         if at_once:
-            assert client.receive_response(metadata.API, version).throttle_time_ms == 3_600_000
-            client.send_request(metadata.API, version, metadata.MetadataRequest(topics=[]))
+            assert client.receive_response(api, version).throttle_time_ms == 3_600_000
+            client.send_request(api, version, request_)
         assert client.answers_nothing_for(0.1)
 
 

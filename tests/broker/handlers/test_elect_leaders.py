@@ -16,7 +16,7 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import elect_leaders as api
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.broker.handlers.served import Client, broker_of, handler_context, live, state, update
-from tests.broker.network.raw_client import network_config
+from tests.broker.network.raw_client import network_config, wait_until
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
 BROKERS = [live(1), live(2)]
@@ -106,6 +106,7 @@ def test_the_type_is_heeded_and_one_that_is_not_known_refused(setup: Setup, vers
 def test_the_answer_waits_until_this_broker_has_heard_of_each_new_leader(setup: Setup) -> None:
     setup.controller.outcomes = {A: Elected(leader=2), B: Elected(leader=2), C: Elected(ErrorCode.ELECTION_NOT_NEEDED)}
     setup.client.send_request(api.API, 2, request(A, B, C))
+    wait_until(lambda: bool(setup.controller.asked))  # only then may the outcomes be others
     assert setup.client.answers_nothing_for(0.1)
     setup.controller.outcomes = {C: Elected(ErrorCode.ELECTION_NOT_NEEDED)}
     with closing(Client(setup.client.socket.getpeername()[1])) as other:  # the only handler thread is free

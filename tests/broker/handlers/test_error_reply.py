@@ -1,5 +1,8 @@
 """Error replies of all APIs: whatever was asked, and in whatever version, there is an answer that can be sent."""
 
+from dataclasses import fields, is_dataclass
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -21,8 +24,21 @@ def test_every_api_has_an_error_reply_in_each_version(api: Api, data: st.DataObj
     for version in range(api.min_version, api.max_version + 1):
         request = data.draw(messages(api.request, version))
         reply = error_reply(api.response, request, ErrorCode.UNKNOWN_SERVER_ERROR)
+        assert set(_codes_of(reply)) <= {-1}, "nothing of it looks well done"
         frame = b"".join(bytes(c) for c in encode_response(api, version, 1, reply) if not isinstance(c, tuple))
         decode_response(api, version, frame[4:])
+
+
+def _codes_of(answer: Any) -> list[int]:
+    """Return every code in the answer, at its top and below."""
+    found = []
+    for one in fields(answer):
+        value = getattr(answer, one.name)
+        if one.name == "error_code":
+            found.append(value)
+        for part in value if isinstance(value, list) else []:
+            found += _codes_of(part) if is_dataclass(part) else []
+    return found
 
 
 @pytest.mark.spec("BRK-17")

@@ -1,5 +1,6 @@
 """Fetch, ListOffsets and OffsetForLeaderEpoch over a socket."""
 
+import gc
 import os
 import zlib
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.handlers.call import load_handlers
+from kafkatool.broker.replication.leading.conversions import Converted
 from kafkatool.broker.storage.producers.producer_state import UNVERIFIED
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import fetch, list_offsets, offset_for_leader_epoch
@@ -20,6 +22,7 @@ from kafkatool.core.protocol.messages.fetch import (
     FetchRequestTopic,
     FetchResponse,
     FetchResponsePartition,
+    LeaderIdAndEpoch,
 )
 from kafkatool.core.protocol.messages.list_offsets import (
     ListOffsetsRequest,
@@ -33,6 +36,7 @@ from kafkatool.core.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequestTopic,
 )
 from kafkatool.core.protocol.records.batches import Record, check_crc, decode_records, encode_batch, iter_batches
+from kafkatool.core.protocol.records.compression import Codec
 from kafkatool.core.protocol.records.legacy import LegacyEntry, parse_entries, read_entries
 from tests.broker.handlers.served import Client, broker_of, handler_context
 from tests.broker.replication.world import TP, Clock, World, follower, wanted, world
@@ -84,7 +88,7 @@ def test_records_come_back_as_they_lie_in_the_log(broker: World, client: Client,
 
 
 @pytest.mark.spec("BRK-103", "TXN-65", "TXN-63")
-@pytest.mark.parametrize("version", [4, 12])
+@pytest.mark.parametrize("version", range(4, 13))
 def test_a_read_committed_consumer_is_told_what_was_aborted_and_reads_below_open_transactions(
     broker: World, client: Client, version: int
 ) -> None:
@@ -248,7 +252,7 @@ def test_the_newest_time_is_found_from_version_7_on_once_it_may_be_read(broker: 
 
 
 @pytest.mark.spec("BRK-107")
-@pytest.mark.parametrize("version", range(2, 7))
+@pytest.mark.parametrize("version", range(2, 8))
 def test_each_reader_has_its_own_latest_offset_and_finds_no_record_behind_it(
     broker: World, client: Client, version: int
 ) -> None:
@@ -319,7 +323,7 @@ def test_offsets_are_told_by_the_leader_and_to_a_debugger_by_any_replica(broker:
 
 
 @pytest.mark.spec("BRK-108")
-@pytest.mark.parametrize("version", range(1, 7))
+@pytest.mark.parametrize("version", range(1, 8))
 def test_a_record_found_by_its_time_comes_with_the_epoch_it_was_written_in(
     broker: World, client: Client, version: int
 ) -> None:
@@ -330,7 +334,7 @@ def test_a_record_found_by_its_time_comes_with_the_epoch_it_was_written_in(
 
 
 @pytest.mark.spec("BRK-63")
-@pytest.mark.parametrize("version", [3, 4, 5, 6])
+@pytest.mark.parametrize("version", range(1, 8))
 def test_a_question_for_an_offset_in_another_epoch_is_refused(broker: World, client: Client, version: int) -> None:
     def codes() -> list[int]:
         return [offset_of(client, version, -1, current=epoch).error_code for epoch in (-1, 1, 2, 3, 4)]
@@ -341,7 +345,7 @@ def test_a_question_for_an_offset_in_another_epoch_is_refused(broker: World, cli
 
 
 @pytest.mark.spec("BRK-63")
-@pytest.mark.parametrize("version", [8, 9, 11, 12])
+@pytest.mark.parametrize("version", range(4, 13))
 def test_a_fetch_in_another_epoch_is_refused(broker: World, client: Client, version: int) -> None:
     def codes() -> list[int]:
         asked = [
@@ -362,7 +366,7 @@ def test_a_fetch_in_another_epoch_is_refused(broker: World, client: Client, vers
 
 
 @pytest.mark.spec("BRK-38")
-@pytest.mark.parametrize(("version", "known"), [(4, -1), (5, 1), (12, 1)])
+@pytest.mark.parametrize(("version", "known"), [(4, -1), *((version, 1) for version in range(5, 13))])
 def test_where_a_followers_log_begins_is_known_from_version_5_on(
     broker: World, client: Client, version: int, known: int
 ) -> None:
@@ -389,7 +393,7 @@ def test_until_the_high_watermark_reaches_the_epoch_the_latest_offset_is_not_tol
     for asked in (-1, 99_000):
         assert offset_of(client, 5, asked).error_code == 78
         assert {offset_of(client, version, asked).error_code for version in range(1, 5)} == {5}
-        assert offset_of(client, 6, asked).error_code == 78
+        assert {offset_of(client, version, asked).error_code for version in (6, 7)} == {78}
     assert offset_of(client, 5, -2).offset == 0
     assert offset_of(client, 5, -1, replica=2).offset == 3
     broker.fetch(3, follower(2))
@@ -461,6 +465,8 @@ def test_where_an_epoch_ends(broker: World, client: Client, version: int) -> Non
         assert epoch_end(client, version, 5, current=5) == (0, 5, 5)
         assert epoch_end(client, version, 5, current=4)[0] == 74
         assert epoch_end(client, version, 5, current=6)[0] == 75
+    else:
+        assert [epoch_end(client, version, 5, current=current) for current in (4, 6)] == [(0, named(5), 5)] * 2
     assert epoch_end(client, version, 5, topic="elsewhere")[0] == 3
     broker.know(TopicPartition("elsewhere", 0))
     assert epoch_end(client, version, 5, topic="elsewhere")[0] == 6, "there, but not here"
@@ -597,7 +603,25 @@ def test_conversion_may_be_switched_off_for_a_topic(broker: World, client: Clien
     assert only(ask(client, 3, 0)).error_code == 35, "the broker's property is the default"
     broker.lead(epoch=3, isr=(1, 2))
     for version in range(4):  # a broker of that age follows
-        assert [e.offset for e in entries_of(only(ask(client, version, 0, replica_id=2)))] == [0]
+        entries = entries_of(only(ask(client, version, 0, replica_id=2)))
+        assert [(e.offset, e.magic) for e in entries] == [(0, 0 if version < 2 else 1)]
+
+
+@pytest.mark.spec("ADM-94")
+@pytest.mark.parametrize("version", range(4))
+def test_only_the_partition_whose_topic_is_not_converted_is_refused(
+    broker: World, client: Client, version: int
+) -> None:
+    other = TopicPartition("u", 0)
+    broker.lead(other)
+    for partition in (TP, other):
+        broker.produce(partition)
+    broker.logs.update_topic_config("t", {"message.downconversion.enable": "false"})
+    topics = [FetchRequestTopic(topic=topic, partitions=[wanted(0, 0)]) for topic in "tu"]
+    message = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=topics)
+    response: FetchResponse = client.call(fetch.API, version, message)
+    assert [(t.topic, t.partitions[0].error_code) for t in response.topics] == [("t", 35), ("u", 0)]
+    assert [e.offset for e in entries_of(response.topics[1].partitions[0])] == [0]
 
 
 @pytest.mark.spec("ADM-94")
@@ -634,6 +658,55 @@ def test_a_damaged_batch_is_called_corrupt(broker: World, client: Client) -> Non
     assert only(ask(client, 3, 0)).error_code == 2
 
 
+@pytest.mark.spec("ADM-97")
+def test_while_64_mib_are_held_for_others_who_has_waited_is_answered_empty(broker: World, client: Client) -> None:
+    broker.produce(count=3)
+    held = broker.manager.conversions.hold(Converted(64 * 1024 * 1024 - 1))
+    assert only(ask(client, 3, 0)).records, "one byte less is no reason to wait"
+    last = broker.manager.conversions.hold(Converted(1))
+    for version in range(4):
+        answer = only(ask(client, version, 0, max_wait_ms=1))
+        assert (answer.error_code, bytes(answer.records or b""), answer.high_watermark) == (0, b"", 3)  # type: ignore[arg-type]
+    assert only(ask(client, 4, 0, max_wait_ms=1)).records, "what needs no conversion waits for none"
+    del held, last
+    gc.collect()
+    assert only(ask(client, 3, 0, max_wait_ms=60_000)).records
+
+
+@pytest.mark.spec("ADM-97")
+def test_a_batch_that_inflates_to_more_than_100_mib_is_not_converted(broker: World, client: Client) -> None:
+    most = 104_857_600
+    records = [Record(0, 1, b"k", bytes(most))]
+    stored = bytearray(encode_batch(records, codec=Codec.GZIP))  # from a leader that has no such bound
+    broker.follow(epoch=3).log.append_as_follower(memoryview(stored))
+    broker.lead(epoch=4)
+    assert [only(ask(client, version, 0)).error_code for version in range(4)] == [76] * 4
+    assert only(ask(client, 4, 0)).error_code == 0
+
+
+@pytest.mark.spec("ADM-97")
+def test_a_conversion_reads_a_megabyte_of_the_log_at_a_time_and_a_larger_batch_whole(
+    broker: World, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.logs.update_topic_config("t", {"max.message.bytes": "10000000"})
+    sizes = [600_000, 600_000, 600_000, 3_000_000]
+    for size in sizes:
+        broker.partition().append_as_leader(bytearray(encode_batch([Record(0, 1, b"k", bytes(size))])))
+    read: list[int] = []
+    from_disk = os.pread
+
+    def counted(fd: int, size: int, offset: int) -> bytes:
+        read.append(size)
+        return from_disk(fd, size, offset)
+
+    monkeypatch.setattr(os, "pread", counted)
+    topics = [FetchRequestTopic(topic="t", partitions=[wanted(0, 0, max_bytes=64 << 20)])]
+    message = FetchRequest(topics=topics, max_wait_ms=0, min_bytes=1, max_bytes=64 << 20)
+    found = entries_of(only(client.call(fetch.API, 3, message)))
+    assert [len(e.value or b"") for e in found] == sizes
+    assert 3_000_000 < max(read) < 3_000_100 and [size for size in read if size > 1 << 20] == [max(read)]
+
+
 @pytest.mark.spec("ADM-96")
 def test_list_offsets_0_tells_where_segments_begin(broker: World, client: Client) -> None:
     log = broker.partition().log
@@ -652,7 +725,7 @@ def test_list_offsets_0_tells_where_segments_begin(broker: World, client: Client
     assert offsets(-1, 1) == [32] and offsets(-1, 2) == [32, 30] and offsets(-1, 0) == []
     assert offsets(-2) == [0]
     assert offsets(1_001_000) == [10, 0] and offsets(1_001_000, 1) == [10]
-    assert offsets(999_999) == []
+    assert offsets(999_999) == [] and offset_of(client, 0, 999_999, max_offsets=10).error_code == 0
     broker.lead(epoch=3, isr=(1, 2))
     broker.produce(count=5)  # above the high watermark
     assert (offsets(-1, 1), offsets(-1, 1, -2), offsets(-1, 1, 2)) == ([32], [37], [37])
@@ -687,7 +760,8 @@ def test_a_reader_of_another_history_is_told_where_it_ends(broker: World, client
     diverging = answer(4, 2)
     assert (diverging.error_code, diverging.high_watermark, bytes(diverging.records or b"")) == (0, 7, b"")  # type: ignore[arg-type]
     assert diverging.diverging_epoch == EpochEnd(epoch=2, end_offset=3)
-    assert answer(5, 4).diverging_epoch == EpochEnd(epoch=2, end_offset=3)
+    unknown = answer(5, 4)
+    assert unknown.diverging_epoch == EpochEnd(epoch=2, end_offset=3) and not unknown.records
     for offset, epoch in ((3, 2), (4, 5), (0, -1)):
         fine = answer(offset, epoch)
         assert fine.diverging_epoch is None and fine.records
@@ -698,7 +772,7 @@ def test_who_asks_the_wrong_broker_is_told_the_leader(broker: World, client: Cli
     broker.know(TP, brokers={1: 9001, 2: 9002}, leader=2)
     broker.follow(epoch=3)
     assert (answer := only(ask(client, 12, 0, replica_id=3))).error_code == 6
-    assert answer.current_leader is not None and answer.current_leader.leader_id == 2
+    assert answer.current_leader == LeaderIdAndEpoch(leader_id=2, leader_epoch=0)
     assert only(ask(client, 11, 0, replica_id=3)).current_leader is None
     broker.lead(epoch=5)
     broker.know(TP, brokers={1: 9001, 2: 9002}, leader=1)
@@ -707,4 +781,4 @@ def test_who_asks_the_wrong_broker_is_told_the_leader(broker: World, client: Cli
         message = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=topics)
         fenced = only(client.call(fetch.API, 12, message))
         assert fenced.error_code == code
-        assert fenced.current_leader is not None and fenced.current_leader.leader_id == 1
+        assert fenced.current_leader == LeaderIdAndEpoch(leader_id=1, leader_epoch=0)

@@ -18,7 +18,7 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import find_coordinator as api
 from kafkatool.core.protocol.messages import metadata
 from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import ConfigZnode, DeleteTopicsZnode, TopicZnode
+from kafkatool.core.zookeeper.znodes import ConfigZnode, DeleteTopicsZnode, TopicsZnode, TopicZnode
 from tests.broker.handlers.served import Client, broker_of, handler_context, live, state, update
 
 SERVED = {key: served for key, served in load_handlers().items() if key in (3, 10)}
@@ -100,14 +100,15 @@ def test_the_leader_of_the_ids_partition_coordinates_its_transactions(
     assert find(client, "tx", key_type=7, version=version) == (42, NOWHERE)
 
 
-@pytest.mark.spec("TXN-3", "TXN-4")
+@pytest.mark.spec("TXN-3", "TXN-4", "BRK-164")
 @pytest.mark.parametrize("by", ["a look-up", "its name in Metadata"])
 def test_the_first_look_up_with_enough_brokers_makes_the_topic_of_transactions(
     client: Client, cache: MetadataCache, zk: ZooKeeper, caplog: pytest.LogCaptureFixture, by: str
 ) -> None:
     cache.update(update(brokers=[live(1)]))
     assert find(client, "tx", key_type=1) == (15, NOWHERE)
-    assert "Replication factor: 2 larger than available brokers: 1" in caplog.text
+    too_few = "Replication factor: 2 larger than available brokers: 1"
+    assert [r.levelname for r in caplog.records if too_few in r.getMessage()] == ["WARNING"]
     assert zk.get(TopicZnode.path("__transaction_state")) is None
     cache.update(update(brokers=[live(1), live(2), live(3)]))
     for _ in range(2):
@@ -128,16 +129,22 @@ def test_the_first_look_up_with_enough_brokers_makes_the_topic_of_transactions(
         "segment.bytes": "88888",
         "unclean.leader.election.enable": "false",
     }
-    assert "transaction.state.log.min.isr=5 cannot be met" in caplog.text
+    lowered = "transaction.state.log.min.isr=5 cannot be met"
+    assert {r.levelname for r in caplog.records if lowered in r.getMessage()} == {"WARNING"}
 
 
 @pytest.mark.spec("TXN-3")
-def test_the_topic_of_transactions_has_as_many_in_sync_as_its_setting_says(zk: ZooKeeper, cache: MetadataCache) -> None:
+@pytest.mark.parametrize("min_isr", [None, "3", "4"])
+def test_the_topic_of_transactions_has_as_many_in_sync_as_its_setting_says(
+    zk: ZooKeeper, cache: MetadataCache, min_isr: str | None
+) -> None:
     make_base_paths(zk)
     unset = BrokerConfig.from_properties({"zookeeper.connect": "x:1"})
     defaults = [getattr(unset, f"transaction_state_log_{name}") for name in ("num_partitions", "replication_factor")]
     assert defaults == [50, 3]
-    config = BrokerConfig.from_properties({"zookeeper.connect": "x:1", "transaction.state.log.replication.factor": "4"})
+    given = {} if min_isr is None else {"transaction.state.log.min.isr": min_isr}
+    factor = {"transaction.state.log.replication.factor": "4"}
+    config = BrokerConfig.from_properties({"zookeeper.connect": "x:1", **factor, **given})
     timer = Timer("waits")
     admin = TopicAdmin(zk, config, 1, cache, timer)
     cache.update(update(brokers=[live(number) for number in (1, 2, 3, 4)]))
@@ -151,9 +158,16 @@ def test_the_topic_of_transactions_has_as_many_in_sync_as_its_setting_says(zk: Z
     stored = zk.get(ConfigZnode.path("topics", "__transaction_state"))
     assert stored is not None
     made = ConfigZnode.decode("", stored.data)
-    assert (made["min.insync.replicas"], made["segment.bytes"]) == ("2", "104857600"), (
-        "by default, the factor allows it"
-    )
+    assert (made["min.insync.replicas"], made["segment.bytes"]) == (min_isr or "2", "104857600"), "the factor allows it"
+
+
+@pytest.mark.spec("TXN-1", "GRP-2")
+def test_partitions_are_counted_as_zookeeper_has_them(zk: ZooKeeper, cache: MetadataCache) -> None:
+    make_base_paths(zk)
+    admin = TopicAdmin(zk, BrokerConfig.from_properties({"zookeeper.connect": "x:1"}), 1, cache, Timer("unused"))
+    assert admin.count_partitions("__transaction_state") is None
+    zk.create(TopicZnode.path("__transaction_state"), TopicZnode(dict.fromkeys(range(7), (1,))).encode())
+    assert admin.count_partitions("__transaction_state") == 7
 
 
 @pytest.mark.spec("TXN-55")
@@ -165,6 +179,32 @@ def test_deleted_is_what_zookeeper_does_not_have_and_what_is_marked_for_it(zk: Z
     zk.create(DeleteTopicsZnode.topic_path("marked"), b"")
     there, *deleted = (TopicPartition(t, p) for t, p in (("there", 0), ("there", 1), ("gone", 0), ("marked", 0)))
     assert admin.find_deleted([there, *deleted]) == frozenset(deleted)
+
+
+@pytest.mark.spec("BRK-166", "GRP-5")
+@pytest.mark.parametrize("version", range(12))
+def test_the_topic_of_groups_is_made_when_metadata_asks_for_it_and_not_on_too_few_brokers(
+    client: Client, cache: MetadataCache, zk: ZooKeeper, version: int
+) -> None:
+    def asked() -> list[int]:
+        topics = [metadata.MetadataRequestTopic(topic=name) for name in ("__consumer_offsets", "another")]
+        wanted = metadata.MetadataRequest(topics=topics, allow_auto_topic_creation=True)
+        return [topic.error_code for topic in client.call(metadata.API, version, wanted).topics]
+
+    cache.update(update(brokers=[live(1)]))
+    assert asked() == [38, 3]
+    assert zk.children(TopicsZnode.PATH) == []
+    cache.update(update(brokers=[live(1), live(2)]))
+    assert asked() == [5, 3], "automatic creation is off"
+    assert zk.children(TopicsZnode.PATH) == ["__consumer_offsets"]
+    node, config = zk.get(OFFSETS), zk.get(ConfigZnode.path("topics", "__consumer_offsets"))
+    assert node is not None and config is not None
+    assert [len(replicas) for replicas in TopicZnode.decode("", node.data).assignment.values()] == [2] * 4
+    assert ConfigZnode.decode("", config.data) == {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": "77777",
+    }
 
 
 @pytest.mark.spec("GRP-5")

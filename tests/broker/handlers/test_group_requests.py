@@ -14,6 +14,7 @@ import pytest
 from kafkatool.broker.groups.coordinator import GroupCoordinator
 from kafkatool.broker.handlers.call import load_handlers
 from kafkatool.broker.metadata_cache import MetadataCache
+from kafkatool.broker.settings.protocol_versions import PROTOCOL_VERSIONS
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import heartbeat, join_group, offset_commit, offset_fetch, sync_group
 from kafkatool.core.zookeeper.session import ZooKeeper
@@ -127,6 +128,22 @@ def test_member_ids_begin_with_who_the_client_says_it_is(stage: Stage, client: C
     assert join(client, version=4, group="i", member_id=pending.member_id).error_code == 0
 
 
+@pytest.mark.spec("GRP-24")
+@pytest.mark.parametrize("version", range(6))
+def test_a_first_join_is_admitted_at_once_below_version_4(stage: Stage, client: Client, version: int) -> None:
+    stage.lead()
+    first = join(client, version=version)
+    held = stage.coordinator.groups.get("g")
+    assert held is not None
+    if version < 4:
+        assert first.error_code == 0 and list(held.group.members) == [first.member_id]
+    else:
+        assert first.error_code == 79 and not held.group.members
+        assert (first.generation_id, first.protocol_name, first.leader, first.members) == (-1, "", "", [])
+        assert join(client, version=version, member_id=first.member_id).error_code == 0
+        assert list(held.group.members) == [first.member_id]
+
+
 class NoStaticMembers:
     """Stands for the coordinator below protocol version 2.3; using anything else of it fails."""
 
@@ -134,11 +151,11 @@ class NoStaticMembers:
 
 
 @pytest.mark.spec("GRP-36")
-@pytest.mark.parametrize(("protocol", "allowed"), [("2.2", False), ("2.3", True)])
-def test_static_members_need_protocol_version_2_3(stage: Stage, protocol: str, allowed: bool) -> None:
+@pytest.mark.parametrize("protocol", PROTOCOL_VERSIONS)
+def test_static_members_need_protocol_version_2_3(stage: Stage, protocol: str) -> None:
     config = type(stage.config).from_properties({**stage.config.properties, "inter.broker.protocol.version": protocol})
     coordinator = GroupCoordinator(config, stage.replica, stage.metadata, stage.scheduler)  # type: ignore[arg-type]
-    assert coordinator.static_members_allowed is allowed
+    assert coordinator.static_members_allowed is (protocol == "2.3")
 
 
 @pytest.mark.spec("GRP-36", "GRP-46")
@@ -275,6 +292,12 @@ def test_commit_and_expiry_times_come_from_the_version_that_has_them(stage: Stag
         assert commit(client, version, ("t", 0), retention_time_ms=9000) == {("t", 0): 0}
         expiry = stage.coordinator.fetch_offsets("g", None).offsets[TopicPartition("t", 0)].expire_timestamp_ms
         assert expiry is not None and before + 9000 <= expiry <= int(time.time() * 1000) + 9000
+    for version in range(2, 8):
+        before = int(time.time() * 1000)
+        assert commit(client, version, ("t", 0)) == {("t", 0): 0}
+        value = stage.coordinator.fetch_offsets("g", None).offsets[TopicPartition("t", 0)]
+        assert before <= value.commit_timestamp_ms <= int(time.time() * 1000)
+        assert value.expire_timestamp_ms is None, "without a retention, or in a version that has none"
     assert commit(client, 2, ("t", 0), retention_time_ms=2**63 - 1) == {("t", 0): 0}  # a way to say: for ever
     before = int(time.time() * 1000)
     assert commit(client, 2, ("t", 0), retention_time_ms=0) == {("t", 0): 0}
@@ -332,28 +355,33 @@ def test_a_group_error_stands_on_every_partition_and_on_top_too(stage: Stage, cl
         group_id="g", topics=[offset_fetch.OffsetFetchRequestTopic(topic="t", partitions=[0, 1])]
     )
 
+    def told(p: Any) -> tuple[int, int, str, int]:
+        return p.committed_offset, p.committed_leader_epoch, p.metadata, p.error_code
+
     def ask() -> tuple[int, list[tuple[int, int, int]]]:
         answer = client.call(offset_fetch.API, version, request)
         (topic,) = answer.topics
         return answer.error_code, [(p.partition, p.committed_offset, p.error_code) for p in topic.partitions]
 
     assert ask() == (16 if version >= 2 else 0, [(0, -1, 16), (1, -1, 16)])
+    stage.coordinator.groups.partitions.begin_load(0, stage.epoch)
+    assert ask() == (14 if version >= 2 else 0, [(0, -1, 14), (1, -1, 14)])
+    stage.follow()
     stage.lead()
     assert ask() == (0, [(0, -1, 0), (1, -1, 0)])
     nothing = client.call(offset_fetch.API, version, request).topics[0].partitions[0]
     assert (nothing.metadata, nothing.committed_leader_epoch) == ("", -1)
     gone = offset_fetch.OffsetFetchRequestTopic(topic="gone", partitions=[3])
     unknown = client.call(offset_fetch.API, version, replace(request, topics=[gone]))
-    assert [(t.topic, p.committed_offset, p.error_code) for t in unknown.topics for p in t.partitions] == [
-        ("gone", -1, 0)
-    ]
+    none = (-1, -1, "", 0)
+    assert [(t.topic, *told(p)) for t in unknown.topics for p in t.partitions] == [("gone", *none)]
     if version >= 2:
         nobody = client.call(offset_fetch.API, version, replace(request, group_id="unknown", topics=None))
         assert (nobody.error_code, nobody.topics) == (0, [])
     assert commit(client, 7, ("t", 1)) == {("t", 1): 0}
     assert ask() == (0, [(0, -1, 0), (1, 5, 0)])
-    committed = client.call(offset_fetch.API, version, request).topics[0].partitions[1]
-    assert (committed.metadata, committed.committed_leader_epoch) == ("m", 4 if version >= 5 else -1)
+    partitions = client.call(offset_fetch.API, version, request).topics[0].partitions
+    assert [told(p) for p in partitions] == [none, (5, 4 if version >= 5 else -1, "m", 0)]
     none_asked_for = client.call(offset_fetch.API, version, replace(request, topics=[]))
     assert (none_asked_for.error_code, none_asked_for.topics) == (0, [])
     if version >= 2:

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.handlers.call import load_handlers
+from kafkatool.broker.limits import Limits
 from kafkatool.broker.metadata_cache import MetadataCache
+from kafkatool.broker.security.principal import ANONYMOUS, Principal
 from kafkatool.broker.transactions.coordinator import TransactionCoordinator
 from kafkatool.core.protocol.messages import api_versions as api_versions_api
 from kafkatool.core.protocol.messages import find_coordinator as find_coordinator_api
@@ -34,7 +36,8 @@ class FakeTopicAdmin:
     def unknown_topic_code(self, name: str) -> ErrorCode:
         return ErrorCode.INVALID_TOPIC_EXCEPTION if "/" in name else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def auto_create(self, name: str) -> ErrorCode:
+    def auto_create(self, name: str, principal: Principal) -> ErrorCode:
+        assert principal == ANONYMOUS
         self.asked.append(name)
         refusals = {"a/b": ErrorCode.INVALID_TOPIC_EXCEPTION, "many": ErrorCode.INVALID_REPLICATION_FACTOR}
         return refusals.get(name, ErrorCode.LEADER_NOT_AVAILABLE)
@@ -241,11 +244,15 @@ def test_one_question_makes_so_many_topics_and_the_next_one_more(
     admin: FakeTopicAdmin, given: dict[str, str], most: int
 ) -> None:
     names = [f"new-{number}" for number in range(60)]
-    with broker_of(METADATA, handler_context(topic_admin=admin, config=network_config(**given))) as client:
-        for _ in range(2):
+    cache = MetadataCache(1)
+    context = handler_context(topic_admin=admin, metadata_cache=cache, config=network_config(**given))
+    with broker_of(METADATA, context) as client:
+        for there in (0, 0, most):
+            cache.update(update(*(state(name, 0, 1, [1]) for name in names[:there]), brokers=[live(1)]))
             told = ask(client, 9, *names, allow_auto_topic_creation=True).topics
-            assert [t.error_code for t in told] == [ErrorCode.LEADER_NOT_AVAILABLE] * 60
-    assert admin.asked == names[:most] * 2  # those that are there by then are not made again: TopicAdmin knows
+            wanted = dict.fromkeys(names, ErrorCode.LEADER_NOT_AVAILABLE) | dict.fromkeys(names[:there], ErrorCode.NONE)
+            assert {t.topic: t.error_code for t in told} == wanted
+    assert admin.asked == names[:most] * 2 + names[most : 2 * most], "those that are not there yet are on their way"
 
 
 @pytest.mark.spec("BRK-165")
@@ -288,13 +295,13 @@ TABLE_A = {
 }
 
 
-@pytest.mark.spec("BRK-1", "ADM-84")
+@pytest.mark.spec("BRK-1", "ADM-84", "ADM-82", "ADM-87")
 def test_each_api_is_served_in_exactly_the_versions_of_table_a() -> None:
     assert {key: load_handlers()[key].versions for key in TABLE_A} == TABLE_A
     assert load_handlers()[20].versions == (0, 3), "DeleteTopics by id is not served"
 
 
-@pytest.mark.spec("BRK-1", "BRK-155", "BRK-156", "TXN-102", "TXN-29", "TXN-35", "TXN-91")
+@pytest.mark.spec("BRK-1", "BRK-155", "BRK-156", "TXN-102", "TXN-29", "TXN-35", "TXN-91", "ADM-82", "ADM-87")
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_exactly_what_is_served_is_announced(version: int) -> None:
     request = api_versions_api.ApiVersionsRequest(client_software_name="a-1.b", client_software_version="1.0")
@@ -333,9 +340,10 @@ class FakeProducerIds:
 @pytest.mark.spec("BRK-163", "TXN-24")
 def test_producer_ids_without_a_transactional_id_are_fresh_whatever_identity_is_told() -> None:
     with broker_of({22: load_handlers()[22]}, handler_context(producer_ids=FakeProducerIds())) as client:
-        for version in range(5):
+        told = itertools.product((3, 4), (-1, 7), (-1, 3))
+        for version, producer_id, epoch in (*((version, -1, -1) for version in range(3)), *told):
             request = init_producer_id_api.InitProducerIdRequest(
-                transaction_timeout_ms=1000, producer_id=7 if version >= 3 else -1
+                transaction_timeout_ms=1000, producer_id=producer_id, producer_epoch=epoch
             )
             response = client.call(init_producer_id_api.API, version, request)
             assert (response.error_code, response.producer_id, response.producer_epoch) == (0, 4711, 0)
@@ -345,6 +353,7 @@ def test_producer_ids_without_a_transactional_id_are_fresh_whatever_identity_is_
 @pytest.mark.parametrize("version", range(5))
 def test_an_empty_transactional_id_is_no_request(version: int) -> None:
     knows_nothing = TransactionCoordinator.__new__(TransactionCoordinator)
+    knows_nothing._limits = Limits()  # noqa: SLF001
     with broker_of({22: load_handlers()[22]}, handler_context(transactions=knows_nothing)) as client:
         request = init_producer_id_api.InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1000)
         response = client.call(init_producer_id_api.API, version, request)

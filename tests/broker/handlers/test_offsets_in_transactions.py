@@ -1,7 +1,7 @@
 """AddOffsetsToTxn and TxnOffsetCommit over raw sockets; both coordinators are real, what is verified is the test's word."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -104,7 +104,7 @@ def commit(
 # --- TxnOffsetCommit -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("TXN-82")
+@pytest.mark.spec("TXN-82", "TXN-36", "GRP-8")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_commit_is_refused_in_the_order_of_the_checks(
     stage: Stage, client: Client, verified: Verified, version: int
@@ -138,6 +138,29 @@ def test_a_commit_is_refused_in_the_order_of_the_checks(
     assert commit(client, version) == [AWAY], "before that it does not lead"
     partitions.begin_load(0, stage.epoch + 1)
     assert commit(client, version) == [AWAY], "and before that it loads"
+    assert commit(client, version, group="") == [ErrorCode.INVALID_GROUP_ID], "before both: the id"
+
+
+@pytest.mark.spec("GRP-48", "TXN-82")
+@pytest.mark.parametrize(("limit", "code"), [(1, NONE), (0, ErrorCode.OFFSET_METADATA_TOO_LARGE)])
+def test_the_limit_of_metadata_is_the_setting_here_too(
+    stage: Stage, client: Client, limit: int, code: ErrorCode
+) -> None:
+    stage.lead()
+    config = replace(stage.config, offset_metadata_max_bytes=limit)
+    cache = MetadataCache(1)
+    cache.update(update(state("t", 0, 1, [1]), brokers=[live(1)]))
+    with broker_of(SERVED, handler_context(groups=stage.coordinator, metadata_cache=cache, config=config)) as asked:
+        assert commit(asked, 3, metadata="m") == [code]
+
+
+@pytest.mark.spec("SEC-101")
+def test_an_id_that_is_too_long_is_no_request_and_makes_no_group(stage: Stage, client: Client) -> None:
+    stage.lead()
+    for version in VERSIONS:
+        assert commit(client, version, A, B, transactional_id="x" * 4097) == [ErrorCode.INVALID_REQUEST] * 2
+    assert stage.coordinator.groups.all() == []
+    assert commit(client, 3, transactional_id="x" * 4096) == [NONE]
 
 
 def member_of(stage: Stage, instance_id: str | None = None) -> str:
@@ -279,7 +302,8 @@ def test_a_groups_partition_is_added_and_its_topic_made_first(
             assert (add("elsewhere"), partitions()) == (NONE, {OFFSETS, OFFSETS._replace(partition=1)})
             on.world.know(OFFSETS, leader=-2)  # the topic is deleted
             assert (add("g", Identity(77, 0)), made) == (AWAY, [OFFSETS.topic]), "before anything else"
+            assert (add("g", id_=""), made) == (AWAY, [OFFSETS.topic] * 2)
             on.world.know(OFFSETS)
             on.coordinator.shutdown()
-            assert (add("g"), made) == (AWAY, [OFFSETS.topic])
+            assert (add("g"), made) == (AWAY, [OFFSETS.topic] * 2)
             assert add("g", id_="") == ErrorCode.INVALID_REQUEST, "before the coordinator is looked at"

@@ -140,7 +140,7 @@ def test_what_each_version_of_produce_may_carry_is_the_same_whatever_the_log_is_
     assert stage.broker.partition().log.log_end_offset == 0
 
 
-@pytest.mark.spec("ADM-98")
+@pytest.mark.spec("ADM-98", "ADM-91")
 @pytest.mark.parametrize("version", range(1, 8))
 def test_offsets_by_time_are_there_from_format_1_on(stage: Stage, version: int) -> None:
     stage.produce(2, sent(2, Codec.GZIP))
@@ -166,7 +166,7 @@ def test_no_epoch_is_known_in_it(stage: Stage) -> None:
         assert (answer.error_code, answer.end_offset) == (0, -1)
 
 
-@pytest.mark.spec("ADM-91", "GRP-9")
+@pytest.mark.spec("ADM-91", "GRP-9", "ADM-92")
 def test_a_coordinator_reads_back_what_it_wrote(stage: Stage) -> None:
     partition = TopicPartition("__consumer_offsets", 0)
     stage.broker.lead(partition)

@@ -1,7 +1,8 @@
 """Produce over a socket: layouts, codes by version, acks 0."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,13 +14,21 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.frames import decode_response, encode_request
 from kafkatool.core.protocol.messages.error_codes import ErrorCode, error_name
 from kafkatool.core.protocol.messages.produce import API, ProduceRequest, ProduceRequestPartition, ProduceRequestTopic
-from kafkatool.core.protocol.records.batches import TRANSACTIONAL, Record, decode_records, encode_batch, iter_batches
+from kafkatool.core.protocol.records.batches import (
+    CONTROL,
+    TRANSACTIONAL,
+    Record,
+    decode_records,
+    encode_batch,
+    iter_batches,
+)
 from kafkatool.core.protocol.records.compression import Codec, compress
 from kafkatool.core.protocol.records.message_sets import MOST_RECORDS
 from tests.broker.handlers.served import Client, broker_of, handler_context
 from tests.broker.replication.world import Clock, World, world
 from tests.broker.storage.batch_builders import batch, entry
 from tests.broker.storage.logs import everything
+from tests.waiting import eventually
 
 ZSTD = 4
 
@@ -123,8 +132,16 @@ def test_what_is_wrong_in_a_message_set_is_refused_whole(broker: World, client: 
 def test_a_small_wrapper_full_of_records_is_refused_before_they_are_made(client: Client) -> None:
     tiny = entry(0, None, key=None, magic=0)
     bomb = entry(0, compress(Codec.GZIP, tiny * (MOST_RECORDS + 1), magic=0), key=None, magic=0, attributes=1)
-    assert len(bomb) < 200_000
+    assert MOST_RECORDS == 1_000_000 and len(bomb) < 200_000
     assert codes(client, 2, request(bytearray(bomb))) == [ErrorCode.MESSAGE_TOO_LARGE]
+
+
+@pytest.mark.spec("ADM-97", "SEC-102")
+def test_a_wrapper_that_inflates_to_more_than_100_mib_is_called_too_large(broker: World, client: Client) -> None:
+    inflated = entry(0, bytes(104_857_600), key=None)
+    bomb = entry(0, compress(Codec.GZIP, inflated, magic=1), key=None, attributes=1)
+    assert [codes(client, version, request(bytearray(bomb))) for version in range(3)] == [[10]] * 3
+    assert broker.partition().log.log_end_offset == 0
 
 
 @pytest.mark.spec("ADM-90")
@@ -149,7 +166,7 @@ def test_only_a_version_that_knows_batches_may_send_them_and_no_message_sets(cli
         assert codes(client, version, request(batch())) == [0]
 
 
-@pytest.mark.spec("BRK-84")
+@pytest.mark.spec("BRK-84", "ADM-92")
 def test_no_batch_and_unknown_codecs_are_refused(client: Client) -> None:
     assert codes(client, 7, request(None)) == [2]
     packed = encode_batch([Record(0, 1000, b"k", b"v")], codec=ZSTD)
@@ -212,11 +229,13 @@ def test_without_the_topic_of_transactions_no_transactional_batch_is_written(
     assert codes(client, version, replace(request(batch()), transactional_id="mine")) == [0]
 
 
-@pytest.mark.spec("TXN-71")
+@pytest.mark.spec("TXN-71", "TXN-80")
+@pytest.mark.parametrize("verified", [True, False])
 @pytest.mark.parametrize("transactional_id", [None, "mine"])
 def test_transactional_batches_of_several_producers_are_refused_and_the_others_are_written(
-    broker: World, client: Client, transactional_id: str | None
+    broker: World, client: Client, transactional_id: str | None, verified: bool
 ) -> None:
+    broker.manager.reconfigure(replace(broker.config, transaction_partition_verification_enable=verified))
     logs = [broker.partition().log, *(broker.lead(TopicPartition("t", number)).log for number in (1, 2, 3))]
     batches = [
         batch(attributes=TRANSACTIONAL, producer=(7, 0, 0)),
@@ -236,13 +255,21 @@ def test_transactional_batches_of_several_producers_are_refused_and_the_others_a
         assert [log.log_end_offset for log in logs] == [0, 0, 1, 0]
 
 
-@pytest.mark.spec("TXN-71")
+@pytest.mark.spec("TXN-71", "TXN-80")
+@pytest.mark.parametrize("verified", [True, False])
+@pytest.mark.parametrize("wrong", ["no producer", "control", "control of a transaction"])
 @pytest.mark.parametrize("transactional_id", [None, "mine"])
-def test_a_transactional_batch_without_a_producer_is_refused_for_its_partition_alone(
-    broker: World, client: Client, transactional_id: str | None
+def test_a_transactional_batch_without_a_producer_and_a_control_batch_are_refused_for_their_partition_alone(
+    broker: World, client: Client, transactional_id: str | None, wrong: str, verified: bool
 ) -> None:
+    broker.manager.reconfigure(replace(broker.config, transaction_partition_verification_enable=verified))
+    bad = {
+        "no producer": batch(attributes=TRANSACTIONAL),
+        "control": batch(attributes=CONTROL),
+        "control of a transaction": batch(attributes=CONTROL | TRANSACTIONAL),
+    }[wrong]
     logs = [broker.partition().log, broker.lead(TopicPartition("t", 1)).log]
-    sent = enumerate([batch(attributes=TRANSACTIONAL), batch()])
+    sent = enumerate([bad, batch()])
     topics = [
         ProduceRequestTopic(topic="t", partitions=[ProduceRequestPartition(partition=n, records=r) for n, r in sent])
     ]
@@ -281,6 +308,29 @@ def test_what_the_coordinator_said_is_told_with_its_words(
     if version >= 8 and told in (48, again):
         why = f"Unable to verify the partition has been added to the transaction. Underlying error: {error_name(verified)}"
         assert answer.error_message == ("Partition was not added to the transaction" if told == 48 else why)
+
+
+@pytest.mark.spec("TXN-77")
+def test_requests_that_wait_for_a_coordinator_hold_no_handler(broker: World) -> None:
+    tp = TopicPartition("t", 0)
+    broker.know(tp, TopicPartition("__transaction_state", 0))
+    told: list[Callable[[], None]] = []
+    broker.manager.verified_appends.ask_by(lambda _question, _timeout_ms, done: told.append(lambda: done({tp: 0})))
+    context = handler_context(replica_manager=broker.manager, metadata_cache=broker.cache)
+    with broker_of({0: load_handlers()[0]}, context, num_io_threads="1") as client, ExitStack() as stack:
+        port = client.socket.getpeername()[1]
+        waiting = [Client(port) for _ in range(3)]
+        for producer_id, one in enumerate(waiting):
+            stack.callback(one.close)
+            sent = request(batch(attributes=TRANSACTIONAL, producer=(producer_id, 0, 0)))
+            one.send_request(API, 8, replace(sent, transactional_id=f"tx-{producer_id}"))
+        eventually(lambda: len(told) == 3, "all three to be asked for")
+        assert codes(client, 8, request(batch())) == [0], "the one handler is free"
+        for go_on in told:
+            go_on()
+        for one in waiting:
+            (answer,) = one.receive_response(API, 8).topics[0].partitions
+            assert answer.error_code == 0
 
 
 @pytest.mark.spec("BRK-158")
@@ -369,9 +419,9 @@ def test_with_acks_0_one_failed_partition_ends_the_connection_though_another_was
 
 @pytest.mark.spec("BRK-88")
 def test_with_acks_all_and_no_data_the_answer_comes_at_once(client: Client) -> None:
-    empty = ProduceRequest(acks=-1, timeout_ms=60_000, topics=[])
+    empty = ProduceRequest(acks=-1, timeout_ms=3_600_000, topics=[])
     assert client.call(API, 8, empty).topics == []
-    assert codes(client, 8, replace(request(None, acks=-1), timeout_ms=60_000)) == [2]
+    assert codes(client, 8, replace(request(None, acks=-1), timeout_ms=3_600_000)) == [2]
 
 
 @pytest.mark.spec("BRK-123")

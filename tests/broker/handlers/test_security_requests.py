@@ -146,7 +146,7 @@ def test_an_acl_that_cannot_be_made_is_refused_and_the_others_of_its_request_are
     assert {pattern.name for pattern, _ in authorizer.table} == {"orders"}
 
 
-@pytest.mark.spec("SEC-88")
+@pytest.mark.spec("SEC-88", "SEC-89")
 @pytest.mark.parametrize(
     ("fields", "found"),
     [

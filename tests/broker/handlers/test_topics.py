@@ -11,7 +11,9 @@ from kafkatool.broker.handlers.call import load_handlers
 from kafkatool.broker.handlers.create_topics import MOST_REPLICAS
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.registration.registration import make_base_paths
+from kafkatool.broker.runtime.allowance import Allowance
 from kafkatool.broker.runtime.timer import Timer
+from kafkatool.broker.security.principal import ANONYMOUS, USER, Principal
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.model.topic_configs import CONFIGS
 from kafkatool.core.protocol.messages import create_topics as create_api
@@ -24,7 +26,7 @@ from kafkatool.core.protocol.messages.create_topics import (
 )
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import ConfigZnode, DeleteTopicsZnode, TopicZnode
+from kafkatool.core.zookeeper.znodes import ConfigZnode, DeleteTopicsZnode, TopicsZnode, TopicZnode
 from tests.broker.handlers.served import Client, broker_of, handler_context, live, state, update
 from tests.waiting import eventually
 
@@ -98,8 +100,9 @@ def test_a_topic_gets_its_config_and_assignment_nodes(setup: Setup, zk: ZooKeepe
     assignment = TopicZnode.decode("t", node.data).assignment
     assert [len(set(r)) for r in assignment.values()] == [2] * 4
     assert ConfigZnode.decode("", config.data) == {"retention.ms": "5"}
-    assert config.czxid <= node.czxid
-    other = zk.get(TopicZnode.path("u"))
+    assert config.czxid == node.czxid, "in one transaction"
+    other, nothing = zk.get(TopicZnode.path("u")), zk.get(ConfigZnode.path("topics", "u"))
+    assert other is not None and nothing is not None and other.czxid == nothing.czxid
     assert other is not None and TopicZnode.decode("u", other.data).assignment == {0: (3, 1), 1: (1, 2)}
 
 
@@ -194,7 +197,7 @@ def test_an_older_request_names_its_counts(setup: Setup, zk: ZooKeeper, version:
     assert zk.children("/brokers/topics") == []
 
 
-@pytest.mark.spec("BRK-162")
+@pytest.mark.spec("BRK-162", "ADM-82")
 @pytest.mark.parametrize("validate", [True, False])
 def test_version_5_tells_what_was_made_or_would_be(setup: Setup, validate: bool) -> None:
     wanted = [topic("t", -1, 2, retention_ms="5"), topic("u", -1, -1, [3, 1], [1, 2], [2, 3]), topic("bad/name")]
@@ -255,21 +258,39 @@ def test_deletion_switched_off_is_told_by_version(version: int, code: int) -> No
     assert answer.error_code == code
 
 
-@pytest.mark.spec("BRK-118")
+@pytest.mark.spec("SEC-100")
+def test_a_principal_makes_so_many_topics_and_what_cannot_be_made_costs_nothing(
+    setup: Setup, zk: ZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(setup.admin, "_auto_creations", Allowance(3, 10, clock=lambda: 0.0))
+    bob = Principal(USER, "bob")
+    for _ in range(5):
+        assert setup.admin.auto_create("bad name", ANONYMOUS) == ErrorCode.INVALID_TOPIC_EXCEPTION
+    for who in (ANONYMOUS, bob):
+        for number in range(5):
+            assert setup.admin.auto_create(f"of-{who.name}-{number}", who) == ErrorCode.LEADER_NOT_AVAILABLE
+    made = {f"of-{who.name}-{number}" for who in (ANONYMOUS, bob) for number in range(3)}
+    assert set(zk.children(TopicsZnode.PATH) or ()) == made
+
+
+@pytest.mark.spec("BRK-118", "Z-14")
 def test_creation_on_demand(setup: Setup, zk: ZooKeeper) -> None:
-    assert setup.admin.auto_create("made") == ErrorCode.LEADER_NOT_AVAILABLE
-    assert setup.admin.auto_create("made") == ErrorCode.LEADER_NOT_AVAILABLE  # on its way
+    assert setup.admin.auto_create("made", ANONYMOUS) == ErrorCode.LEADER_NOT_AVAILABLE
+    assert setup.admin.auto_create("made", ANONYMOUS) == ErrorCode.LEADER_NOT_AVAILABLE  # on its way
     node = zk.get(TopicZnode.path("made"))
     assert node is not None
     assert [len(r) for r in TopicZnode.decode("made", node.data).assignment.values()] == [3, 3]
+    config = zk.get(ConfigZnode.path("topics", "made"))
+    assert config is not None and ConfigZnode.decode("", config.data) == {}
+    assert config.czxid == node.czxid, "in one transaction"
     for bad in ("bad name", "", ".", "..", "a/b", "ä", "n" * 250):
-        assert setup.admin.auto_create(bad) == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert setup.admin.auto_create(bad, ANONYMOUS) == ErrorCode.INVALID_TOPIC_EXCEPTION
         assert setup.admin.unknown_topic_code(bad) == ErrorCode.INVALID_TOPIC_EXCEPTION
     for good in ("n" * 249, "A-z_0.9"):
-        assert setup.admin.auto_create(good) == ErrorCode.LEADER_NOT_AVAILABLE
+        assert setup.admin.auto_create(good, ANONYMOUS) == ErrorCode.LEADER_NOT_AVAILABLE
     assert setup.admin.unknown_topic_code("fine") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     setup.cache.update(update(brokers=[live(1), live(2)]))
-    assert setup.admin.auto_create("more") == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert setup.admin.auto_create("more", ANONYMOUS) == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
 @pytest.mark.spec("BRK-166")

@@ -3,8 +3,10 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -83,9 +85,9 @@ class Served:
         )
         return codes(self.client.call(add.API, version, request).topics)
 
-    def end(self, version: int, identity: Identity, *, committed: bool = True) -> int:
+    def end(self, version: int, identity: Identity, *, committed: bool = True, id_: str = "id") -> int:
         request = end_txn.EndTxnRequest(
-            transactional_id="id", producer_id=identity.producer_id, producer_epoch=identity.epoch, committed=committed
+            transactional_id=id_, producer_id=identity.producer_id, producer_epoch=identity.epoch, committed=committed
         )
         code: int = self.client.call(end_txn.API, version, request).error_code
         return code
@@ -126,8 +128,10 @@ def test_an_identity_is_asked_for_in_every_version(on: Served) -> None:
     for version in range(5):
         code, given = on.init(version)
         assert (code, given.epoch) == (NONE, version)
-    for half in (Identity(given.producer_id, -1), Identity(-1, given.epoch)):
-        assert on.init(4, expected=half)[0] == ErrorCode.INVALID_REQUEST
+    for version, half in product((3, 4), (Identity(given.producer_id, -1), Identity(-1, given.epoch))):
+        assert on.init(version, expected=half) == (ErrorCode.INVALID_REQUEST, NOBODY)
+    for version in range(5):
+        assert on.init(version, timeout_ms=0) == (ErrorCode.INVALID_TRANSACTION_TIMEOUT, NOBODY)
     strange = Identity(given.producer_id, 0)
     assert on.init(4, expected=strange) == (ErrorCode.PRODUCER_FENCED, NOBODY)
     assert on.init(3, expected=strange) == (ErrorCode.INVALID_PRODUCER_EPOCH, NOBODY)
@@ -136,6 +140,34 @@ def test_an_identity_is_asked_for_in_every_version(on: Served) -> None:
     on.stage.coordinator.shutdown()
     for half in (Identity(given.producer_id, -1), Identity(-1, given.epoch)):
         assert on.init(4, expected=half)[0] == ErrorCode.INVALID_REQUEST, "before the coordinator is looked at"
+
+
+@pytest.mark.spec("SEC-101")
+def test_an_id_that_is_too_long_is_no_request_of_any_kind(on: Served) -> None:
+    wrong, refused = "x" * 4097, ErrorCode.INVALID_REQUEST
+    me = on.init(0)[1]
+    assert on.add(3, me, HERE, id_=wrong) == {HERE: refused}
+    assert on.end(3, me, id_=wrong) == refused
+    request = describe_transactions.DescribeTransactionsRequest(transactional_ids=[wrong])
+    assert [t.error_code for t in on.client.call(describe_transactions.API, 0, request).transactions] == [refused]
+    one = add.AddPartitionsToTxnTransaction(
+        transactional_id=wrong,
+        producer_id=me.producer_id,
+        producer_epoch=me.epoch,
+        verify_only=True,
+        topics=topics(HERE),
+    )
+    (told,) = on.client.call(add.API, 4, add.AddPartitionsToTxnRequest(transactions=[one])).transactions
+    assert codes(told.topics) == {HERE: refused}
+    groups = SimpleNamespace(partition_of=lambda _: OFFSETS.partition)
+    parts = {"transactions": on.stage.coordinator, "metadata_cache": on.stage.world.cache, "groups": groups}
+    with broker_of(load_handlers(), handler_context(**parts, topic_admin=None)) as client:
+        offsets = add_offsets_to_txn.AddOffsetsToTxnRequest(
+            transactional_id=wrong, producer_id=me.producer_id, producer_epoch=me.epoch, group_id="g"
+        )
+        assert client.call(add_offsets_to_txn.API, 3, offsets).error_code == refused
+    longest = "x" * 4096
+    assert on.init(0, longest)[0] == NONE
 
 
 @pytest.mark.spec("TXN-31", "TXN-35", "TXN-38", "TXN-5")
@@ -153,15 +185,22 @@ def test_partitions_are_looked_at_before_who_asks(on: Served, version: int) -> N
     fenced = ErrorCode.INVALID_PRODUCER_EPOCH if version < 2 else ErrorCode.PRODUCER_FENCED
     assert on.add(version, old, HERE, THERE) == {HERE: fenced, THERE: fenced}, "the code stands at each"
     assert on.add(version, me, HERE, unknown) == {HERE: not_tried, unknown: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert on.add(version, me, HERE, OFFSETS) == {HERE: not_tried, OFFSETS: internal}
     assert described(on).state is TransactionState.EMPTY, "nothing was added"
-    assert on.add(version, me, HERE, THERE) == on.add(version, me, THERE, HERE) == {HERE: NONE, THERE: NONE}
-    assert described(on).partitions == {HERE, THERE}
+    assert (on.add(version, me, HERE), on.add(version, me, THERE)) == ({HERE: NONE}, {THERE: NONE})
+    assert described(on).partitions == {HERE, THERE}, "the union"
+    assert on.add(version, me, HERE, THERE) == {HERE: NONE, THERE: NONE}
     on.stage.coordinator.shutdown()
     assert on.add(version, me, HERE) == {HERE: ErrorCode.COORDINATOR_NOT_AVAILABLE}
     assert on.add(version, me) == {}, "nothing is looked at"
     assert on.add(version, me, HERE, OFFSETS) == {HERE: not_tried, OFFSETS: internal}, "the coordinator is not asked"
     assert on.add(version, me, HERE, id_="") == {HERE: ErrorCode.INVALID_REQUEST}, "nor for an empty id"
     assert on.add(version, me, HERE, OFFSETS, id_="") == {HERE: not_tried, OFFSETS: internal}
+    absent = {HERE: not_tried, unknown: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert on.add(version, me, HERE, unknown, id_="") == on.add(version, me, HERE, unknown) == absent
+    on.stage.world.follow(OWN, epoch=5)
+    on.stage.coordinator.on_leadership_change([], [on.stage.world.partition(OWN)])
+    assert on.add(version, me, HERE) == {HERE: ErrorCode.COORDINATOR_NOT_AVAILABLE}, "before that it does not lead"
 
 
 def described(on: Served) -> DescribedTransaction:
@@ -257,7 +296,7 @@ def test_an_end_of_an_old_epoch_is_told_so_in_the_code_its_version_knows(on: Ser
     assert on.end(version, me, committed=False) == ErrorCode.INVALID_TXN_STATE
 
 
-@pytest.mark.spec("TXN-93")
+@pytest.mark.spec("TXN-93", "TXN-43")
 def test_ids_are_described_each_by_itself(on: Served) -> None:
     me = on.init(0)[1]
     assert told_states(on) == ["Empty"]
@@ -273,13 +312,19 @@ def test_ids_are_described_each_by_itself(on: Served) -> None:
         assert (refused.timeout_ms, refused.start_time_ms, refused.producer_epoch) == (0, 0, 0)
     assert on.end(3, me, committed=False) == NONE
     eventually(lambda: told_states(on) == ["CompleteAbort"], "the markers")
-    gone = TopicPartition("gone", 0)
-    assert on.stage.add("id", me, HERE, gone) is NONE
-    on.stage.coordinator.end("id", me, committed=True, done=_ignore)
-    assert told_states(on) == ["PrepareCommit", "gone"], "the one without marker"
-    on.stage.deleted.add(gone)
-    on.stage.settle()
-    assert told_states(on) == ["CompleteCommit"]
+    (ended,) = on.client.call(
+        describe_transactions.API, 0, describe_transactions.DescribeTransactionsRequest(transactional_ids=["id"])
+    ).transactions
+    assert (ended.timeout_ms, ended.start_time_ms) == (60_000, 5000), "as it began"
+    for committed in (True, False):
+        gone = TopicPartition("gone", int(committed))
+        assert on.stage.add("id", me, HERE, gone) is NONE
+        on.stage.coordinator.end("id", me, committed=committed, done=_ignore)
+        name = "Commit" if committed else "Abort"
+        assert told_states(on) == [f"Prepare{name}", "gone"], "the one without marker"
+        on.stage.deleted.add(gone)
+        on.stage.settle()
+        assert told_states(on) == [f"Complete{name}"]
 
 
 def told_states(on: Served) -> list[str]:
@@ -289,7 +334,7 @@ def told_states(on: Served) -> list[str]:
     return [told.state, *(topic.topic for topic in told.topics)]
 
 
-@pytest.mark.spec("TXN-8", "TXN-24", "TXN-34", "TXN-36", "TXN-93", "TXN-94")
+@pytest.mark.spec("TXN-8", "TXN-22", "TXN-24", "TXN-31", "TXN-34", "TXN-36", "TXN-39", "TXN-93", "TXN-94")
 def test_who_loads_or_does_not_lead_or_stops_says_so_in_each_request(
     on: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -300,19 +345,19 @@ def test_who_loads_or_does_not_lead_or_stops_says_so_in_each_request(
         transactions=on.stage.coordinator, metadata_cache=on.stage.world.cache, groups=groups, topic_admin=None
     )
 
-    def add_offsets(client: Client, who: Identity, id_: str = "id") -> int:
+    def add_offsets(client: Client, who: Identity, id_: str = "id", version: int = 3) -> int:
         request = add_offsets_to_txn.AddOffsetsToTxnRequest(
             transactional_id=id_, producer_id=who.producer_id, producer_epoch=who.epoch, group_id="g"
         )
-        code: int = client.call(add_offsets_to_txn.API, 3, request).error_code
+        code: int = client.call(add_offsets_to_txn.API, version, request).error_code
         return code
 
-    def verified(who: Identity) -> int:
+    def fourth(who: Identity, id_: str = "id", *, verify_only: bool = False) -> int:
         one = add.AddPartitionsToTxnTransaction(
-            transactional_id="id",
+            transactional_id=id_,
             producer_id=who.producer_id,
             producer_epoch=who.epoch,
-            verify_only=True,
+            verify_only=verify_only,
             topics=topics(HERE),
         )
         answer = on.client.call(add.API, 4, add.AddPartitionsToTxnRequest(transactions=[one]))
@@ -320,15 +365,28 @@ def test_who_loads_or_does_not_lead_or_stops_says_so_in_each_request(
         return codes(answer.transactions[0].topics)[HERE]
 
     def told(client: Client) -> set[int]:
-        """Ask each request, of who may and of a stranger, which would be told 49."""
+        """Ask each request, of who may and of a stranger, which would be told 49, or 90 where it asks for an identity."""
         request = describe_transactions.DescribeTransactionsRequest(transactional_ids=["id"])
         (described_,) = on.client.call(describe_transactions.API, 0, request).transactions
-        assert not described_.error_code or described_.state == ""
-        found = {on.init(4)[0], described_.error_code}
+        assert (described_.state, described_.topics, described_.timeout_ms, described_.start_time_ms) == ("", [], 0, 0)
+        assert (described_.producer_id, described_.producer_epoch) == (0, 0)
+        found = {described_.error_code}
+        for expected in (NOBODY, me, none):
+            code, given = on.init(4, expected=expected)
+            assert given == NOBODY
+            found.add(code)
+        found |= {on.init(version)[0] for version in range(4)}
         for who in (me, none):
-            found |= {on.end(3, who), verified(who), add_offsets(client, who), *on.add(3, who, HERE).values()}
+            found |= {fourth(who), fourth(who, verify_only=True)}
+            for version in range(4):
+                found |= {on.end(version, who), add_offsets(client, who, version=version)}
+                found |= {*on.add(version, who, HERE).values()}
         bad = ErrorCode.INVALID_REQUEST
-        assert (add_offsets(client, me, ""), on.init(4, "")[0], on.init(4, expected=half)[0]) == (bad,) * 3
+        assert (on.init(4, "")[0], on.init(4, expected=half)[0]) == (bad,) * 2
+        for version in range(4):
+            assert (add_offsets(client, me, "", version), on.end(version, me, id_="")) == (bad, bad)
+            assert on.add(version, me, HERE, id_="") == {HERE: bad}
+        assert fourth(me, "") == fourth(me, "", verify_only=True) == bad
         assert on.init(4, expected=half, timeout_ms=0)[0] == bad, "before the timeout is looked at"
         assert on.init(4, timeout_ms=0)[0] == ErrorCode.INVALID_TRANSACTION_TIMEOUT
         return found
@@ -342,7 +400,12 @@ def test_who_loads_or_does_not_lead_or_stops_says_so_in_each_request(
         assert on.stage.add("id", me, TopicPartition("gone", 0)) is NONE
         on.stage.coordinator.end("id", me, committed=True, done=_ignore)  # its marker waits for the metadata
         monkeypatch.setattr(coordinators, "PATIENCE_MS", 10)
-        assert add_offsets(client, me) == ErrorCode.CONCURRENT_TRANSACTIONS
+        again = ErrorCode.CONCURRENT_TRANSACTIONS
+        assert fourth(me) == fourth(me, verify_only=True) == again
+        for version in range(4):
+            assert add_offsets(client, me, version=version) == on.end(version, me) == again
+            assert on.add(version, me, HERE) == {HERE: again}
+        assert on.init(4) == on.init(4, expected=none) == (again, NOBODY)
         on.stage.world.follow(OWN, epoch=5)
         on.stage.coordinator.on_leadership_change([], [on.stage.world.partition(OWN)])
         assert (told(client), listed()) == ({ErrorCode.NOT_COORDINATOR}, (NONE, 0))
@@ -390,6 +453,23 @@ def test_ids_are_listed_by_state_by_producer_and_by_age(on: Served) -> None:
     assert listed(producer_ids=[empty.producer_id, 4711]) == ["empty"]
     assert listed(duration_ms=10_000) == ["empty"]  # it never began: as Kafka, which counts from -1
     assert listed(duration_ms=9_999) == ["empty", "id"]
+    assert listed(0, states=["Strange", "Ongoing"]) == ["id", "no state Strange"]
+    assert listed(0, producer_ids=[open_.producer_id]) == ["id"]
+    assert listed(states=["Ongoing"], producer_ids=[empty.producer_id]) == [], "each filter counts"
+    gone = TopicPartition("gone", 0)
+    assert on.stage.add("id", open_, gone) is NONE
+    for committed in (True, False):
+        on.stage.coordinator.end("id", open_, committed=committed, done=_ignore)
+        name = "Commit" if committed else "Abort"
+        for state in (f"Prepare{name}", f"Complete{name}"):
+            assert listed(duration_ms=10_000) == ["empty"], "whatever the state"
+            assert listed(duration_ms=9_999) == ["empty", "id"]
+            assert listed(states=[state]) == ["id"]
+            on.stage.deleted.add(gone)
+            on.stage.settle()
+        on.stage.deleted.clear()
+        assert on.stage.add("id", open_, gone) is NONE
+        on.stage.passed_ms += 10_000
 
 
 @pytest.mark.spec("TXN-59", "TXN-58", "TXN-62", "TXN-85", "TXN-96")
@@ -459,6 +539,38 @@ def test_a_marker_is_answered_when_all_replicas_have_it_and_its_offsets_are_in_f
     assert told == [([OffsetsEnd(OFFSETS.partition, 7, True, 0)], NONE)]
 
 
+@pytest.mark.spec("TXN-59", "TXN-86")
+def test_a_marker_that_is_not_replicated_in_time_or_on_too_few_is_told_so_and_puts_no_offsets_in_force(
+    on: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, appends = on.stage.world, on.stage.world.manager.appends
+    append = appends.append
+    asked: list[tuple[int, int]] = []
+
+    def noting(entries: Any, *, acks: int, timeout_ms: int, **options: Any) -> None:
+        asked.append((acks, timeout_ms))
+        append(entries, acks=acks, timeout_ms=timeout_ms, **options)
+
+    monkeypatch.setattr(appends, "append", noting)
+    world.logs.update_topic_config(OFFSETS.topic, {"min.insync.replicas": "2"})
+    world.lead(OFFSETS, epoch=3, isr=(1, 2), replicas=(1, 2), version=1)
+    told: list[object] = []
+
+    def write() -> None:
+        written = [MarkerWrite(Identity(7, 0), Marker(True, 0), [OFFSETS])]
+        on.stage.remote_markers.write(written, lambda outcomes: told.append(outcomes[0][OFFSETS]))
+
+    write()
+    assert (told, asked) == ([], [(-1, world.config.request_timeout_ms)])
+    world.manager.delayed.expire_all()
+    assert told == [ErrorCode.REQUEST_TIMED_OUT]
+    write()
+    assert len(told) == 1
+    world.lead(OFFSETS, epoch=4, isr=(1,), replicas=(1, 2), version=2)
+    assert told[1:] == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+    assert on.stage.ended_offsets == []
+
+
 @pytest.mark.spec("TXN-59")
 def test_a_leader_that_may_not_or_cannot_write_a_marker_says_so(on: Served) -> None:
     def write() -> int:
@@ -497,13 +609,20 @@ def test_a_marker_of_a_higher_epoch_lets_sequences_begin_anew_and_one_of_the_sam
     entry = log.state.producers.entries[me.producer_id]
     write(0)
     assert len(entry.batches) == 1, "sequences run on over transactions"
+
+    def refusal(epoch: int, sequence: int) -> ErrorCode:
+        with pytest.raises(AppendError) as refused:
+            log.append_as_leader(batch(producer=(me.producer_id, epoch, sequence)), 0)
+        return refused.value.code
+
+    assert refusal(0, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.append_as_leader(batch(producer=(me.producer_id, 0, 0)), 0).duplicate is True
+    assert log.append_as_leader(batch(producer=(me.producer_id, 0, 1)), 0).duplicate is False
     write(1)
     assert (entry.epoch, list(entry.batches)) == (1, [])
-    late, anew = (batch(producer=(me.producer_id, 1, sequence)) for sequence in (1, 0))
-    with pytest.raises(AppendError) as refused:
-        log.append_as_leader(late, 0)
-    assert refused.value.code is ErrorCode.UNKNOWN_PRODUCER_ID
-    assert log.append_as_leader(anew, 0).duplicate is False
+    assert {refusal(1, sequence) for sequence in (1, 2, 5)} == {ErrorCode.UNKNOWN_PRODUCER_ID}
+    assert {refusal(0, sequence) for sequence in (0, 1, 2)} == {ErrorCode.INVALID_PRODUCER_EPOCH}
+    assert log.append_as_leader(batch(producer=(me.producer_id, 1, 0)), 0).duplicate is False
 
 
 def _ignore(_: object) -> None: ...

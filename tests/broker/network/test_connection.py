@@ -66,7 +66,7 @@ def test_for_a_length_out_of_bounds_no_body_is_allocated(
         tracemalloc.stop()
 
 
-@pytest.mark.spec("BRK-13")
+@pytest.mark.spec("BRK-13", "BRK-16")
 def test_a_client_that_waits_for_its_answer_is_never_armed_anew(made: tuple[Connection, Epoll, socket.socket]) -> None:
     connection, epoll, client = made
     for _ in range(3):
@@ -74,6 +74,7 @@ def test_a_client_that_waits_for_its_answer_is_never_armed_anew(made: tuple[Conn
         select.select([connection.fd], [], [], 60)
         assert connection.receive() == b"ask"
         connection.send([frame(b"answer")])
+        assert client.recv(100) == frame(b"answer"), "written by the thread that answers: there is no other here"
     assert len(epoll.armed) == 1, "a system call per request more than needed"
 
 

@@ -5,6 +5,7 @@ import gc
 import random
 import socket
 import ssl
+import statistics
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -204,7 +205,7 @@ def test_a_million_frames_before_the_login_leave_memory_and_descriptors_as_they_
     rng = random.Random(seed)
     connections = 1_000_000 // (FRAMES if protocol == "SASL_PLAINTEXT" else TLS_FRAMES)
     with flooded(protocol, authority) as (server, served, good, flood):
-        descriptors, resident = open_files(), 0
+        descriptors, resident, waits_ms = open_files(), 0, list[float]()
         for number in range(connections):
             if number == connections // 5:  # allocators keep what they had once
                 caplog.clear()
@@ -212,13 +213,18 @@ def test_a_million_frames_before_the_login_leave_memory_and_descriptors_as_they_
                 resident = psutil.Process().memory_info().rss
             flood(server, rng)
             if number % 20 == 0:
+                asked = time.perf_counter()
                 assert good.ask(METADATA) == METADATA
+                waits_ms.append((time.perf_counter() - asked) * 1000)
         wait_until(lambda: open_files() <= descriptors)
         wait_until(lambda: server.received_bytes == 0)
         assert "Traceback" not in caplog.text
         caplog.clear()
         gc.collect()
-        assert psutil.Process().memory_info().rss <= 1.05 * resident
+        left = psutil.Process().memory_info().rss
+        median, p99 = (statistics.quantiles(waits_ms, n=100)[at] for at in (49, 98))
+        print(f"resident {resident >> 10} KiB, then {left >> 10}; another waits {median:.1f} ms, p99 {p99:.1f}")
+        assert left <= 1.05 * resident
         assert good.ask(METADATA) == METADATA
     assert not served
 
@@ -246,11 +252,10 @@ def test_nothing_is_kept_of_who_left_before_his_login() -> None:
 
 
 @pytest.mark.spec("SEC-60")
-@pytest.mark.parametrize("most", ["2147483647", "0"], ids=["reset at once", "too many of an address"])
-def test_the_log_says_little_of_who_comes_and_goes(most: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_says_little_of_who_comes_and_goes(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "kafkatool.broker.network")
     began, tries = time.monotonic(), 0
-    with secured("SASL_PLAINTEXT", max_connections_per_ip=most) as server:
+    with secured("SASL_PLAINTEXT") as server:
         before = len(caplog.records)
         while tries < 200 or "more connections did not get in" not in caplog.text:
             with socket.create_connection(("127.0.0.1", server.endpoints[0].port)) as peer:

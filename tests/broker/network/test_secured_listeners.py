@@ -116,7 +116,7 @@ REFUSALS = {
 }
 
 
-@pytest.mark.spec("SEC-64", "SEC-68", "SEC-69")
+@pytest.mark.spec("SEC-64", "SEC-68", "SEC-69", "SEC-116")
 @pytest.mark.parametrize("case", REFUSALS)
 def test_a_refused_token_of_plain_gets_kafkas_words_after_the_delay(
     case: str, caplog: pytest.LogCaptureFixture
@@ -181,6 +181,19 @@ def test_what_a_state_does_not_take_ends_the_connection_and_reaches_no_handler(c
     assert not served
 
 
+@pytest.mark.spec("SEC-116")
+def test_a_mechanism_that_is_not_offered_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    with secured("SASL_PLAINTEXT") as server, client(server) as peer:
+        assert peer.ask(handshake("GSSAPI"))[4:6] == (33).to_bytes(2)
+        assert peer.is_closed_by_server()
+    (line,) = [r for r in caplog.records if r.getMessage().startswith("listener MINE: ")]
+    assert line.levelname == "INFO"
+    told = re.sub(r":\d+ ", ":PORT ", line.getMessage())
+    assert told.startswith("listener MINE: 127.0.0.1:PORT could not log in by ")
+    assert told.endswith(": mechanism 'GSSAPI' is not enabled")
+
+
 @pytest.mark.spec("SEC-62")
 def test_versions_may_be_asked_again_and_again_while_the_version_is_not_known() -> None:
     nameless = bytes.fromhex("001200030000000100026b7400") + b"\x01\x01\x00"
@@ -227,7 +240,7 @@ def scram_login(peer: RawClient, user: str, password: bytes) -> tuple[bytes, byt
     return server_first, last
 
 
-@pytest.mark.spec("SEC-65", "SEC-68")
+@pytest.mark.spec("SEC-65", "SEC-68", "SEC-116")
 def test_scram_logs_in_and_an_unknown_user_fails_as_one_with_a_wrong_password(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     refused = struct.pack(">ihh", 3, 58, len(SCRAM_REFUSED)) + SCRAM_REFUSED.encode() + bytes(12)
@@ -422,7 +435,7 @@ def test_a_certificate_is_who_it_names_and_without_one_nobody(authority: Authori
         peer.close()
     bad = [
         Authority.open(tmp_path).certificate("stranger", "CN=stranger", PASSWORD),
-        authority.certificate("late", "CN=late", PASSWORD, expired=True),
+        authority.certificate("late", "CN=late", PASSWORD, validity="expired"),
     ]
     with secured("SSL", authority, note, ssl_client_auth="requested") as server:
         for certificate in ({}, files):
@@ -454,7 +467,7 @@ def test_a_handshake_that_fails_is_one_clear_line(
     caplog.set_level("INFO")
     stranger = Authority.open(tmp_path)
     bad = stranger.certificate("bad", "CN=bad", PASSWORD)
-    expired = authority.certificate("expired", "CN=late", PASSWORD, expired=True)
+    expired = authority.certificate("expired", "CN=late", PASSWORD, validity="expired")
     with secured("SSL", authority, ssl_client_auth="required") as server:
         for certificate in (bad, expired, None):
             files = {} if certificate is None else {"certificate": certificate.certificate, "key": certificate.key}
@@ -561,7 +574,7 @@ def test_a_listener_says_little_of_who_does_not_get_in_however_many_processors_i
     assert tries - 60 < told + counted <= tries  # what came last may not be counted yet
 
 
-@pytest.mark.spec("SEC-57", "SEC-97")
+@pytest.mark.spec("SEC-57", "SEC-97", "SEC-116")
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL", "SASL_PLAINTEXT"])
 def test_who_stalls_before_the_login_disturbs_nobody_and_is_closed(
     protocol: str, authority: Authority, caplog: pytest.LogCaptureFixture

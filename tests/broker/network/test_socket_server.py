@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import itertools
 import os
 import socket
 import struct
@@ -15,6 +16,7 @@ from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from kafkatool.broker.network import request_channel, socket_server
@@ -24,7 +26,7 @@ from kafkatool.broker.network.connection import Connection
 from kafkatool.broker.network.processor import Processor
 from kafkatool.broker.network.request_channel import Request, RequestChannel
 from kafkatool.broker.network.socket_server import SocketServer
-from kafkatool.core.errors import KafkatoolError
+from kafkatool.core.errors import KafkatoolError, ProtocolError
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from tests.broker.network.raw_client import RawClient, connected, echo, frame, network_config, serving, wait_until
 
@@ -52,6 +54,27 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     monkeypatch.setattr(RequestChannel, "offer", noted)
     return outcomes
+
+
+@pytest.fixture
+def no_slot_is_freed_twice(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """See that each address never has fewer connections than none."""
+    moves: list[int] = []
+
+    class Counted(ConnectionQuotas):
+        def admit(self, host: str) -> bool:
+            if admitted := super().admit(host):
+                moves.append(1)
+            return admitted
+
+        def release(self, host: str) -> None:
+            moves.append(-1)
+            super().release(host)
+
+    monkeypatch.setattr(socket_server, "ConnectionQuotas", Counted)
+    yield
+    held = list(itertools.accumulate(moves))
+    assert held and min(held) >= 0
 
 
 @pytest.mark.spec("BRK-5")
@@ -129,6 +152,8 @@ def test_each_listener_has_one_acceptor_and_processors_of_its_own_that_need_it_n
 def test_port_0_binds_a_free_port_and_an_empty_host_all_interfaces() -> None:
     with serving(listeners="PLAINTEXT://:0") as server:
         assert server.endpoints[0].port > 0
+        listening = [one.laddr for one in psutil.Process().net_connections() if one.status == psutil.CONN_LISTEN]
+        assert [one.ip for one in listening if one.port == server.endpoints[0].port] in (["::"], ["0.0.0.0"])
         for address in ("127.0.0.1", "127.0.0.2"):
             client = RawClient(server.endpoints[0].port, address)
             assert client.ask(b"hello") == b"hello"
@@ -172,19 +197,31 @@ def _buffers_of_an_untouched_socket() -> tuple[int, int]:
             return tuple(accepted.getsockopt(socket.SOL_SOCKET, o) for o in (socket.SO_SNDBUF, socket.SO_RCVBUF))  # type: ignore[return-value]
 
 
-@pytest.mark.spec("BRK-7", "BRK-17")
-def test_an_error_while_serving_one_connection_leaves_the_others_alone() -> None:
+@pytest.mark.spec("BRK-7", "BRK-17", "BRK-20")
+@pytest.mark.usefixtures("no_slot_is_freed_twice")
+@pytest.mark.parametrize("error", [RuntimeError("on purpose"), OSError("on purpose")], ids=lambda e: type(e).__name__)
+def test_an_error_while_serving_one_connection_leaves_the_others_alone(error: Exception) -> None:
     def fail_on_bad(request: Request) -> None:
         if request.frame == b"bad":
-            raise RuntimeError("on purpose")
+            raise error
         echo(request)
 
-    with serving(fail_on_bad, num_io_threads="1") as server, connected(server) as good:
+    with serving(fail_on_bad, num_io_threads="1", max_connections_per_ip="2") as server, connected(server) as good:
         for _ in range(3):
             with connected(server) as bad:
                 bad.send(b"bad")
                 assert bad.is_closed_by_server()
+            wait_until(lambda: _is_admitted(server))
         assert good.ask(b"still here") == b"still here"
+
+
+def _is_admitted(server: SocketServer) -> bool:
+    """Tell whether one more may come from this address."""
+    with connected(server) as again:
+        try:
+            return again.ask(b"new") == b"new"
+        except (EOFError, OSError):
+            return False
 
 
 def _fail_once(monkeypatch: pytest.MonkeyPatch, cls: type, method: str, error: Exception) -> list[bool]:
@@ -202,6 +239,7 @@ def _fail_once(monkeypatch: pytest.MonkeyPatch, cls: type, method: str, error: E
 
 
 @pytest.mark.spec("BRK-7", "BRK-20")
+@pytest.mark.usefixtures("no_slot_is_freed_twice")
 @pytest.mark.parametrize(
     ("cls", "method"), [(Acceptor, "_configure"), (Connection, "receive"), (Connection, "mute_if_in_work")]
 )
@@ -218,15 +256,7 @@ def test_an_error_with_one_connection_ends_that_one_and_acceptor_and_processor_g
         assert failed
         monkeypatch.undo()
         assert good.ask(b"still here") == b"still here"
-
-        def admitted() -> bool:
-            with connected(server) as again:  # the slot of the one that failed is free
-                try:
-                    return again.ask(b"new") == b"new"
-                except (EOFError, OSError):
-                    return False
-
-        wait_until(admitted)
+        wait_until(lambda: _is_admitted(server))  # the slot of the one that failed is free
 
 
 @pytest.mark.spec("BRK-7")
@@ -417,9 +447,17 @@ def test_a_full_channel_stops_reading_and_loses_nothing(offered: list[bool], mon
 
 
 @pytest.mark.spec("BRK-13", "BRK-16")
-def test_a_slow_reader_delays_only_its_own_connection() -> None:
+def test_a_slow_reader_delays_only_its_own_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     big = os.urandom(4_000_000)
     begun: list[bytes] = []
+    write = Connection._write  # noqa: SLF001
+    writers: dict[int, set[str]] = {}  # by the port of the client
+
+    def noted(connection: Connection, outgoing: Any) -> None:
+        writers.setdefault(connection.peer[1], set()).add(threading.current_thread().name)
+        write(connection, outgoing)
+
+    monkeypatch.setattr(Connection, "_write", noted)
 
     def answer(request: Request) -> None:
         begun.append(bytes(request.frame))
@@ -436,6 +474,35 @@ def test_a_slow_reader_delays_only_its_own_connection() -> None:
         assert b"big" in begun and b"after" not in begun, "the answer before is not written yet"
         assert slow.receive() == big
         assert slow.receive() == b"after"
+        of_slow, of_quick = (writers[client.socket.getsockname()[1]] for client in (slow, quick))
+    assert of_quick == {"network-handler-0"}, "who answers writes"
+    assert of_slow == {"network-handler-0", "network-PLAINTEXT-processor-0"}, "and the processor what is left over"
+
+
+@pytest.mark.spec("BRK-15")
+def test_all_listeners_share_one_queue(offered: list[bool]) -> None:
+    gate, held = threading.Event(), threading.Event()
+
+    def hold(request: Request) -> None:
+        held.set()
+        gate.wait(60)
+        echo(request)
+
+    with (
+        serving(hold, (), num_io_threads="1", queued_max_requests="1", **TWO_LISTENERS) as server,
+        connected(server, 0) as at_work,
+        connected(server, 0) as queued,
+        connected(server, 1) as other,
+    ):
+        at_work.send(b"at work")
+        assert held.wait(60)
+        queued.send(b"queued")
+        wait_until(lambda: offered == [True, True])
+        other.send(b"other")
+        wait_until(lambda: len(offered) > 2)
+        assert not any(offered[2:]), "what waits at one listener leaves no room for what comes at the other"
+        gate.set()
+        assert [client.receive() for client in (at_work, queued, other)] == [b"at work", b"queued", b"other"]
 
 
 @pytest.mark.spec("BRK-16")
@@ -461,7 +528,7 @@ def test_a_parked_request_occupies_no_handler_and_is_answered_from_another_threa
             client.close()
 
 
-@pytest.mark.spec("BRK-13", "BRK-16")
+@pytest.mark.spec("BRK-13", "BRK-15", "BRK-16")
 def test_a_processor_serves_quick_requests_itself_only_while_nothing_else_waits(offered: list[bool]) -> None:
     threads: dict[bytes, str] = {}
     gate, held = threading.Event(), threading.Event()
@@ -600,6 +667,34 @@ def test_an_answer_whose_connection_is_gone_is_dropped_with_a_warning(caplog: py
         with connected(server) as new:  # may well get the same descriptor
             echo(request)
             assert new.is_closed_by_server(), "nothing comes before it has been idle for too long, too"
+    told = [r.levelname for r in caplog.records if "is dropped: its connection is closed" in r.getMessage()]
+    assert told == ["WARNING"]
+
+
+@pytest.mark.spec("BRK-21")
+def test_an_answer_that_comes_late_is_not_that_of_a_new_connection_with_the_same_ports(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    parked: SimpleQueue[Request] = SimpleQueue()
+    alone = "127.84.30.1"  # nobody else connects from it, so that nobody can take the port between the two connections
+    with (
+        serving(parked.put) as server,
+        contextlib.closing(RawClient(server.endpoints[0].port, from_address=alone)) as client,
+    ):
+        address = client.socket.getsockname()
+        client.send(b"late")
+        late = parked.get(timeout=60)
+        late.connection.end()
+        wait_until(lambda: late.connection.closed)
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()  # with a reset, so that its port may be used again at once
+        with socket.create_connection(("127.0.0.1", server.endpoints[0].port), 60, source_address=address) as new:
+            new.sendall(frame(b"new"))
+            request = parked.get(timeout=60)
+            assert str(request.connection).rpartition("-")[0] == str(late.connection).rpartition("-")[0], "same ports"
+            echo(late)
+            echo(request)
+            assert new.recv(100) == frame(b"new")
     assert "is dropped: its connection is closed" in caplog.text
 
 
@@ -636,6 +731,7 @@ def test_a_half_closed_client_still_gets_its_answers(server: SocketServer) -> No
 
 
 @pytest.mark.spec("BRK-20", "SEC-95")
+@pytest.mark.usefixtures("no_slot_is_freed_twice")
 def test_connections_of_one_address_are_capped_and_a_close_frees_a_slot() -> None:
     with serving(max_connections_per_ip="2") as server:
         port = server.endpoints[0].port
@@ -645,16 +741,35 @@ def test_connections_of_one_address_are_capped_and_a_close_frees_a_slot() -> Non
         with connected(server) as excess:
             assert excess.is_closed_by_server()
         first.close()
-
-        def admitted() -> bool:
-            with connected(server) as again:
-                try:
-                    return again.ask(b"3") == b"3"
-                except (EOFError, OSError):
-                    return False
-
-        wait_until(admitted)
+        wait_until(lambda: _is_admitted(server))
         second.close()
+
+
+@pytest.mark.spec("BRK-20")
+@pytest.mark.usefixtures("no_slot_is_freed_twice")
+@pytest.mark.parametrize("why", ["idle", "length", "refused", "reset"])
+def test_whyever_a_connection_is_closed_its_slot_is_free(why: str) -> None:
+    def refuse(request: Request) -> None:
+        if request.frame == b"refused":
+            raise ProtocolError("on purpose")
+        echo(request)
+
+    limits = {"max_connections_per_ip": "1", "socket_request_max_bytes": "1000"}
+    if why == "idle":
+        limits["connections_max_idle_ms"] = "50"
+    with serving(refuse, (), **limits) as server:
+        for _ in range(2):
+            wait_until(lambda: _is_admitted(server))
+            with connected(server) as ended:
+                match why:
+                    case "length":
+                        ended.socket.sendall(struct.pack(">i", 1001))
+                    case "refused":
+                        ended.send(b"refused")
+                    case "reset":
+                        ended.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                assert why == "reset" or ended.is_closed_by_server()
+        wait_until(lambda: _is_admitted(server))
 
 
 @pytest.mark.spec("BRK-20")

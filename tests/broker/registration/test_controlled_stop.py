@@ -4,12 +4,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kafkatool.broker.handlers.call import load_handlers
+from kafkatool.broker.handlers.call import Call, load_handlers
 from kafkatool.broker.registration.controlled_stop import ask_to_move_leaders
 from kafkatool.broker.registration.registration import make_base_paths
 from kafkatool.broker.settings.config import BrokerConfig
@@ -60,12 +61,28 @@ def cluster(zk: ZooKeeper) -> None:
 
 
 @pytest.mark.spec("CTL-111", "BRK-126", "BRK-3")
-@pytest.mark.parametrize(("protocol", "epoch"), [("2.3", 77), ("2.1", None)])
-def test_one_answer_without_remaining_partitions_is_enough(zk: ZooKeeper, protocol: str, epoch: int | None) -> None:
+@pytest.mark.parametrize(
+    ("protocol", "version", "epoch"),
+    [
+        *[(release, 1, None) for release in ("0.10.0", "0.10.1", "0.10.2", "0.11.0", "1.0", "1.1", "2.0", "2.1")],
+        *[(release, 2, 77) for release in ("2.2", "2.3")],
+    ],
+)
+def test_one_answer_without_remaining_partitions_is_enough(
+    zk: ZooKeeper, monkeypatch: pytest.MonkeyPatch, protocol: str, version: int, epoch: int | None
+) -> None:
+    sent: list[int] = []
+    handle = SERVED[API.key].handle
+
+    def noted(request: Any, call: Call) -> Any:
+        sent.append(call.header.api_version)
+        return handle(request, call)
+
+    monkeypatch.setitem(SERVED, API.key, replace(SERVED[API.key], handle=noted))
     zk.create(ControllerZnode.PATH, ControllerZnode.encode(1, 0))
     with controller(zk, 1, lambda: DONE) as asked:
         assert stop(zk, inter_broker_protocol_version=protocol)
-    assert (asked, API.key) == ([(3, epoch)], 7)
+    assert (asked, sent, API.key) == ([(3, epoch)], [version], 7)
 
 
 @pytest.mark.spec("CTL-111", "BRK-126")
@@ -74,18 +91,19 @@ def test_the_controller_is_looked_up_anew_for_each_of_three_tries(zk: ZooKeeper)
     zk.create(ControllerZnode.PATH, ControllerZnode.encode(9, 0))
     answers = iter([NOT_CONTROLLER, DONE])
     with controller(zk, 1, lambda: next(answers)) as asked:
-        attempts = threading.Event()
-        zookeeper: Any = SimpleNamespace(get=lambda path: _counted(zk, path, attempts))
+        looked_up: list[str] = []
+        zookeeper: Any = SimpleNamespace(get=lambda path: _noted(zk, path, looked_up))
         assert stop(zookeeper)
     assert asked == [(3, 77)] * 2
+    assert looked_up == [path for broker in (9, 1, 1) for path in (ControllerZnode.PATH, BrokerZnode.path(broker))]
 
 
-def _counted(zk: ZooKeeper, path: str, moved: threading.Event) -> Any:
+def _noted(zk: ZooKeeper, path: str, read: list[str]) -> Any:
     """Reads; after the first look at /controller broker 1 has become it."""
     node = zk.get(path)
-    if path == ControllerZnode.PATH and not moved.is_set():
-        moved.set()
+    if path == ControllerZnode.PATH and path not in read:
         zk.set(path, ControllerZnode.encode(1, 0), ANY_VERSION)
+    read.append(path)
     return node
 
 

@@ -17,6 +17,7 @@ from kafkatool.broker.registration import registration
 from kafkatool.broker.registration.identity import establish_identity
 from kafkatool.broker.registration.registration import (
     Registration,
+    generate_broker_id,
     get_or_create_cluster_id,
     make_base_paths,
     with_real_address,
@@ -27,7 +28,7 @@ from kafkatool.broker.settings.overrides import TopicOverrides, topics_in
 from kafkatool.broker.storage.directories.meta_properties import write_meta_properties
 from kafkatool.core.errors import ConfigError, KafkatoolError
 from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
-from kafkatool.core.zookeeper.session import Delete, Node, Op, SessionState, ZooKeeper
+from kafkatool.core.zookeeper.session import Delete, Node, Op, SessionState, Watch, ZooKeeper
 from kafkatool.core.zookeeper.znodes import (
     BrokerZnode,
     ClusterIdZnode,
@@ -204,7 +205,7 @@ def test_a_node_of_the_own_session_counts_as_success(base: ZooKeeper) -> None:
     second.stop()
 
 
-@pytest.mark.spec("BRK-122", "CTL-20", "Z-10")
+@pytest.mark.spec("BRK-122", "CTL-20", "Z-10", "CTL-18")
 def test_a_new_session_registers_again_over_the_remnant_of_the_old_one(base: ZooKeeper, zk_connect: str) -> None:
     told: SimpleQueue[None] = SimpleQueue()
     with ZooKeeper(zk_connect, session_timeout_ms=60_000) as session:
@@ -281,6 +282,20 @@ def test_ids_are_generated_above_the_reserved_ones_and_kept(base: ZooKeeper, tmp
     assert establish_identity(base, config(tmp_path, broker_id="1001")) == first
     node = base.get(ClusterIdZnode.PATH)
     assert node is not None and node.version == 0, "stored once"
+
+
+@pytest.mark.spec("Z-11")
+def test_of_two_brokers_that_ask_for_an_id_at_once_each_gets_its_own(
+    base: ZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, others = base.set, list[int]()
+
+    def overtaken(path: str, data: bytes, version: int) -> int:
+        others.append(write(path, b"", -1) + 1000)
+        return write(path, data, version)
+
+    monkeypatch.setattr(base, "set", overtaken)
+    assert (generate_broker_id(base, 1000), others) == (1002, [1001]), "no version is asked for"
 
 
 @pytest.mark.spec("Z-31")
@@ -441,7 +456,8 @@ def test_changes_are_applied_in_order_and_a_bad_one_does_not_block_later_ones(
         ("brokers", "1", {}),
     ]
     assert all(f"{path} is skipped" in caplog.text for path in bad) and empty not in caplog.text
-    skipped = [m for m in caplog.messages if m.startswith("no config changes, skipped: ")]
+    warned = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    skipped = [m for m in warned if m.startswith("no config changes, skipped: ")]
     assert skipped and all(any(path in m for m in skipped) for path in strange)
     assert {r.levelname for r in caplog.records if r.getMessage() in skipped} == {"WARNING"}
     base.set(ConfigZnode.path("topics", "t"), ConfigZnode.encode({"b": "9"}), 0)  # of which nobody is told
@@ -456,6 +472,28 @@ def test_changes_are_applied_in_order_and_a_bad_one_does_not_block_later_ones(
     following.stop()
     assert seen.empty()
     assert base.get(strange[0]) is not None
+
+
+@pytest.mark.spec("Z-36")
+def test_a_notification_that_is_gone_when_it_is_read_is_no_error(
+    base: ZooKeeper, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, gone, last = (announce(base, f"topics/{topic}") for topic in "abc")
+    children = base.children
+
+    def listed(path: str, watch: Watch | None = None) -> list[str] | None:
+        names = children(path, watch)
+        if base.get(gone) is not None:
+            base.delete(gone)
+        return names
+
+    monkeypatch.setattr(base, "children", listed)
+    seen: list[str] = []
+    following = DynamicConfig(base, {"topics": lambda name, _: seen.append(name)})
+    following.start()
+    following.stop()
+    assert seen == ["a", "c"] and gone not in caplog.text and first < gone < last
+    assert not [r for r in caplog.records if r.levelname in ("WARNING", "ERROR")]
 
 
 @pytest.mark.spec("Z-29")

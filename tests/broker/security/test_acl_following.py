@@ -53,6 +53,7 @@ def test_the_nodes_are_made_what_is_there_is_read_and_changes_hold_when_they_are
     assert set(zk.children("/kafka-acl") or ()) == kinds == set(zk.children("/kafka-acl-extended/prefixed") or ())
     for root in ("/kafka-acl", "/kafka-acl-extended/prefixed"):
         assert {node.data for kind in kinds if (node := zk.get(f"{root}/{kind}"))} == {b""}, "without data"
+    assert zk.children("/kafka-acl-changes") == [] == zk.children("/kafka-acl-extended-changes")
     zk.create(AclZnode.path(PAY), AclZnode.encode(ALLOWED))
     assert not reads(authorizer, "payments"), "nobody told of it yet"
     tell(zk, PAY)

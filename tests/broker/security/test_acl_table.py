@@ -84,6 +84,9 @@ ANY_CASES = {
     "taken back on one of two": ((rule(operation=W), rule("b", W), rule("o", W, DENY, pattern=PREFIXED)), True),
     "a literal denial of a prefix's name": ((rule("o", W, pattern=PREFIXED), rule("o", W, DENY)), True),
     "a prefix taken back on it": ((rule("o", W, pattern=PREFIXED), rule("o", W, DENY, pattern=PREFIXED)), None),
+    "a prefix taken back on a shorter one": (
+        (rule("ord", W, pattern=PREFIXED), rule("o", W, DENY, pattern=PREFIXED)), None,
+    ),
     "a prefix taken back on a longer one": (
         (rule("o", W, pattern=PREFIXED), rule("ord", W, DENY, pattern=PREFIXED)), True,
     ),

@@ -116,6 +116,13 @@ def test_a_host_is_the_peers_address_as_java_writes_it(address: str, written: st
     assert reads(authorizer, address=address) and not reads(authorizer, address="10.9.9.9")
 
 
+@pytest.mark.spec("SEC-80")
+def test_a_name_is_no_host() -> None:
+    authorizer = Authorizer((), allow_without_acl=False)
+    authorizer.follow(allowing("User:alice", "localhost"))
+    assert not reads(authorizer, address="127.0.0.1")
+
+
 @pytest.mark.spec("SEC-75")
 def test_a_refusal_is_told_in_kafkas_words_and_not_more_than_a_hundred_times_a_second(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch

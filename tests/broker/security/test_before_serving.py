@@ -11,10 +11,11 @@ from kafkatool.broker.security.authorizer import Authorizer
 from kafkatool.broker.security.mechanisms import ScramUsers
 from kafkatool.broker.server import Broker
 from kafkatool.core.model.acls import Entry, Operation, PatternType, Permission, ResourcePattern, ResourceType
+from kafkatool.core.protocol.messages import create_acls
 from kafkatool.core.security import scram
 from kafkatool.core.zookeeper.acl_znodes import AclZnode
 from kafkatool.core.zookeeper.session import ZooKeeper
-from tests.broker.test_server import config
+from tests.broker.test_server import client_of, config
 
 ORDERS = ResourcePattern(ResourceType.TOPIC, "orders", PatternType.LITERAL)
 
@@ -64,3 +65,27 @@ def test_rights_and_users_are_known_before_anybody_is_served_and_certificates_ar
         pass
     assert known == [{ORDERS: allowed}, credential]
     assert daily == [{"delay_ms": 86_400_000, "period_ms": 86_400_000}]
+
+
+@pytest.mark.spec("SEC-88")
+@pytest.mark.parametrize(("protocol", "code"), [("1.1", 42), ("2.0", 0)])
+def test_prefixed_acls_are_made_from_protocol_version_2_0_on(
+    zk_connect: str, tmp_path: Path, protocol: str, code: int
+) -> None:
+    properties = {
+        "inter_broker_protocol_version": protocol,
+        "authorizer_class_name": "kafka.security.authorizer.AclAuthorizer",
+        "super_users": "User:ANONYMOUS",
+    }
+    creation = create_acls.AclCreation(
+        resource_type=ResourceType.TOPIC,
+        resource_name="ord",
+        pattern_type=PatternType.PREFIXED,
+        principal="User:alice",
+        host="*",
+        operation=Operation.READ,
+        permission_type=Permission.ALLOW,
+    )
+    with Broker(config(zk_connect, tmp_path / "data", 1, **properties)) as broker, client_of(broker) as client:
+        answer = client.send(create_acls.API, 1, create_acls.CreateAclsRequest(creations=[creation]))
+    assert [one.error_code for one in answer.results] == [code]

@@ -16,11 +16,12 @@ from kafkatool.broker.security.listeners import (
     secure_listeners,
     tell_of_expiries,
     warn_of_open_doors,
+    warn_of_shared_places,
 )
 from kafkatool.broker.security.mechanisms import ScramUsers
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.errors import ConfigError
-from tests.another_user import give_away
+from tests.another_user import give_away, refusal
 from tests.broker.network.raw_client import network_config
 
 STORE = "store-secret"
@@ -56,6 +57,14 @@ def made(config: BrokerConfig) -> ListenerSecurity:
     return secure_listeners(config, ScramUsers(scram_mechanisms(config)), versions)["MINE"]
 
 
+@pytest.mark.spec("SEC-55")
+@pytest.mark.parametrize("name", ["ssl.enabled.protocols", "listener.name.mine.ssl.enabled.protocols"])
+def test_versions_of_tls_that_are_broken_refuse_the_start_beside_good_ones_too(name: str, broker: Certificate) -> None:
+    with pytest.raises(ConfigError) as refused:
+        made(config_of("SSL", keystore(broker) | {name: "TLSv1.3,TLSv1.1,TLSv1.2,SSLv3"}))
+    assert str(refused.value) == "listener MINE: ssl.enabled.protocols: TLSv1.1, SSLv3 is broken: leave it out"
+
+
 @pytest.mark.spec("SEC-6", "SEC-27")
 def test_a_login_file_and_a_keystore_that_others_may_read_are_warned_of_and_another_users_refuses_the_start(
     broker: Certificate, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -79,7 +88,7 @@ def test_a_login_file_and_a_keystore_that_others_may_read_are_warned_of_and_anot
     for protocol, file in (("SASL_PLAINTEXT", login), ("SSL", store)):
         alone = config_of(protocol, {"sasl.enabled.mechanisms": "PLAIN", **files})
         give_away(file, monkeypatch)
-        with pytest.raises(ConfigError, match=f"{file.name} belongs to another user, who could change it: copy it"):
+        with pytest.raises(ConfigError, match=re.escape(refusal(file))):
             made(alone)
 
 
@@ -132,7 +141,7 @@ def test_keys_and_certificates_may_be_given_as_text(authority: Authority, broker
 def test_a_certificate_that_has_expired_or_is_about_to_is_told_of_each_time(
     authority: Authority, broker: Certificate, caplog: pytest.LogCaptureFixture
 ) -> None:
-    late = authority.certificate("late", "CN=late", STORE, expired=True)
+    late = authority.certificate("late", "CN=late", STORE, validity="expired")
     soon = authority.certificate("soon", "CN=soon", STORE, days=30)
     not_yet = authority.certificate("not-yet", "CN=not-yet", STORE, days=32)
     for certificate, told in (
@@ -204,6 +213,26 @@ def test_each_open_listener_is_one_warning(caplog: pytest.LogCaptureFixture) -> 
     assert [(r.levelname, r.getMessage()) for r in caplog.records] == [("WARNING", text) for text in told]
 
 
+@pytest.mark.spec("SEC-95")
+@pytest.mark.parametrize(
+    ("listeners", "limits", "most"),
+    [
+        ("MINE://127.0.0.1:1", {"max.connections": "500"}, 500),
+        ("MINE://127.0.0.1:1", {"max.connections": "500", "listener.name.mine.max.connections": "400"}, 400),
+        ("MINE://127.0.0.1:1", {}, None),
+        ("MINE://127.0.0.1:1,B://127.0.0.1:2", {"max.connections": "500"}, None),
+    ],
+)
+def test_an_only_listener_with_a_limit_of_connections_is_warned_of(
+    listeners: str, limits: dict[str, str], most: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    security = {"listener.security.protocol.map": "MINE:PLAINTEXT,B:PLAINTEXT", "inter.broker.listener.name": "MINE"}
+    config = network_config(**{"listeners": listeners, **security, **limits})
+    warn_of_shared_places(config, {"MINE": made(config)})
+    start = f"max.connections={most} counts clients and brokers, as there is one listener: "
+    assert [r.getMessage().startswith(start) for r in caplog.records] == [True] * (most is not None)
+
+
 @pytest.mark.spec("SEC-46")
 def test_each_kind_of_property_may_be_a_listeners_own(broker: Certificate) -> None:
     module = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="x";'
@@ -224,10 +253,13 @@ def test_each_kind_of_property_may_be_a_listeners_own(broker: Certificate) -> No
 
 
 @pytest.mark.spec("SEC-71")
-@pytest.mark.parametrize("enabled", ["", "GSSAPI", "OAUTHBEARER", "PLAIN,GSSAPI"])
-def test_a_mechanism_that_is_not_served_refuses_the_start_as_kafkas_default_does(enabled: str) -> None:
-    config = config_of("SASL_PLAINTEXT", {"sasl.enabled.mechanisms": enabled})
-    other = enabled.removeprefix("PLAIN,") or "GSSAPI"
+@pytest.mark.parametrize("enabled", [None, "", "GSSAPI", "OAUTHBEARER", "PLAIN,GSSAPI"])
+def test_a_mechanism_that_is_not_served_refuses_the_start_as_kafkas_default_does(enabled: str | None) -> None:
+    listeners = {"listeners": "MINE://127.0.0.1:0,PLAINTEXT://127.0.0.1:0"}
+    protocols = {"listener.security.protocol.map": "MINE:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT"}
+    given = {} if enabled is None else {"sasl.enabled.mechanisms": enabled}
+    config = network_config(**listeners, **protocols, **given)
+    other = (enabled or "").removeprefix("PLAIN,") or "GSSAPI"
     with pytest.raises(ConfigError, match=f"^listener MINE: .*: {other} is not served by this broker; there are PLAIN"):
         made(config)
 

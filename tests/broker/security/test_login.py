@@ -1,15 +1,33 @@
 """New logins on a connection that is logged in, without a socket: its clock is the test's."""
 
 import struct
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from kafkatool.broker.handlers import api_versions
+from kafkatool.broker.security import login
 from kafkatool.broker.security.login import Login, SaslListener, State, Verdict
 from kafkatool.broker.security.mechanisms import PlainExchange, PlainUsers
+from kafkatool.core.protocol import frames
+from kafkatool.core.protocol.codec.schema import Api
 from tests.broker.network.secured import ALICE, HANDSHAKE_0, HANDSHAKE_1, METADATA, VERSIONS_0, authenticate
 
 TOLD = struct.Struct(">ih")  # correlation id, error code
+
+
+def new_login(clock: Callable[[], float], lifetime_ms: int = 0) -> Login:
+    users = PlainUsers({"alice": "alice-secret"})
+    listener = SaslListener(
+        "MINE",
+        {"PLAIN": lambda: PlainExchange(users)},
+        {"PLAIN": lifetime_ms},
+        api_versions.answer,
+        api_versions.answer_newer,
+        clock=clock,
+    )
+    return Login(listener)
 
 
 class Stage:
@@ -17,16 +35,7 @@ class Stage:
 
     def __init__(self, lifetime_ms: int = 60_000) -> None:
         self.now_s = 1000.0
-        users = PlainUsers({"alice": "alice-secret"})
-        listener = SaslListener(
-            "MINE",
-            {"PLAIN": lambda: PlainExchange(users)},
-            {"PLAIN": lifetime_ms},
-            api_versions.answer,
-            api_versions.answer_newer,
-            clock=lambda: self.now_s,
-        )
-        self.login = Login(listener)
+        self.login = new_login(lambda: self.now_s, lifetime_ms)
         assert self.code(HANDSHAKE_1) == 0
         assert self.login.take(authenticate(ALICE)).verdict is Verdict.READY
 
@@ -70,3 +79,40 @@ def test_after_its_lifetime_a_new_login_is_taken_still_and_nothing_else() -> Non
     assert stage.code(HANDSHAKE_1) == 0
     assert stage.login.take(authenticate(ALICE)).verdict is Verdict.READY
     assert stage.login.take(METADATA).verdict is Verdict.SERVE
+
+
+BEFORE: dict[str, list[bytes]] = {
+    "first": [],
+    "versions": [VERSIONS_0],
+    "tokens": [HANDSHAKE_1],
+    "bare tokens": [HANDSHAKE_0],
+}
+
+
+@pytest.mark.spec("SEC-63")
+@pytest.mark.parametrize("state", BEFORE)
+def test_before_the_login_three_requests_alone_are_decoded(state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each key and version: no other schema is reachable for who has not logged in."""
+    decoded: set[int] = set()
+    headers, requests = frames.decode_header, frames.decode_request
+
+    def header(api: Api, frame: Any) -> Any:
+        decoded.add(api.key)
+        return headers(api, frame)
+
+    def request(api: Api, *more: Any) -> Any:
+        decoded.add(api.key)
+        return requests(api, *more)
+
+    monkeypatch.setattr(login, "decode_header", header)
+    monkeypatch.setattr(login, "decode_request", request)
+    verdicts = set()
+    for key in range(-1, 70):
+        for version in range(-1, 14):
+            one = new_login(lambda: 1000.0)
+            for frame in BEFORE[state]:
+                one.take(frame)
+            decoded.clear()
+            verdicts.add(one.take(struct.pack(">hhih", key, version, 7, -1) + bytes(40)).verdict)
+            assert decoded <= {key} & {17, 18, 36}, (key, version)
+    assert verdicts <= {Verdict.ANSWER, Verdict.REFUSE}

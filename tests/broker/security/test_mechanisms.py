@@ -1,10 +1,12 @@
 """The server's side of mechanisms, without a socket."""
 
+import hmac
 import random
+from typing import Any
 
 import pytest
 
-from kafkatool.broker.security.mechanisms import LoginRefusedError, PlainExchange, PlainUsers, ScramUsers
+from kafkatool.broker.security.mechanisms import LoginRefusedError, PlainExchange, PlainUsers, ScramExchange, ScramUsers
 from kafkatool.core.security import scram
 from kafkatool.core.security.scram import SCRAM_SHA_256, SCRAM_SHA_512
 
@@ -79,3 +81,64 @@ def test_who_is_not_known_or_has_too_weak_a_credential_is_asked_like_others() ->
         assert one.iterations == 4096
         assert 22 <= len(one.salt) <= 26
         assert one.salt.decode().isalnum()
+
+
+class Work:
+    """What an attempt to log in has computed and compared, by lengths alone."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.done: list[tuple[str, ...]] = []
+        for name in ("digest", "compare_digest"):
+            monkeypatch.setattr(hmac, name, self._noting(name, getattr(hmac, name)))
+
+    def _noting(self, name: str, real: Any) -> Any:
+        def noting(first: Any, second: Any, *more: Any) -> Any:
+            self.done.append((name, str(len(first)), str(len(second)), *map(str, more)))
+            return real(first, second, *more)
+
+        return noting
+
+    def of(self, exchange: PlainExchange | ScramExchange, *tokens: bytes) -> list[tuple[str, ...]]:
+        """Give the tokens, the last of which is refused; return what that one cost."""
+        for token in tokens[:-1]:
+            exchange.take(token)
+        self.done.clear()
+        with pytest.raises(LoginRefusedError):
+            exchange.take(tokens[-1])
+        return self.done.copy()
+
+
+@pytest.mark.spec("SEC-64")
+def test_an_unknown_user_of_plain_costs_as_much_as_a_wrong_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hashes of one length, compared by what takes the same time for all."""
+    work = Work(monkeypatch)
+    exchange = PlainExchange(PlainUsers({"alice": "alice-secret"}))
+    wrong, unknown = (work.of(exchange, b"\0" + user + b"\0wrong-words!") for user in (b"alice", b"nobody"))
+    assert wrong == unknown
+    assert [step[:3] for step in wrong] == [("digest", "32", "12"), ("compare_digest", "32", "32")]
+
+
+@pytest.mark.spec("SEC-65")
+@pytest.mark.parametrize("mechanism", [SCRAM_SHA_256, SCRAM_SHA_512], ids=lambda m: m.name)
+def test_an_unknown_user_of_scram_costs_as_much_as_a_wrong_password(
+    mechanism: scram.ScramMechanism, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = ScramUsers([mechanism.name])
+    credential = mechanism.credential(b"alice-secret", salt=scram.make_salt(bytes(17)), iterations=4096)
+    users.put("alice", {mechanism.name: credential.encode()})
+    work = Work(monkeypatch)
+
+    def cost_of(user: str) -> list[tuple[str, ...]]:
+        first = scram.client_first(user, scram.make_nonce())
+        exchange = ScramExchange(mechanism, users)
+        asked = exchange.take(scram.encode_client_first(first)).token
+        final = scram.client_final(mechanism, b"wrong", first, asked)
+        work.done.clear()
+        with pytest.raises(LoginRefusedError):
+            exchange.take(final.message)
+        return [step for step in work.done if step[0] == "compare_digest"]
+
+    size = str(len(credential.stored_key))
+    stood_in = users.stand_in("nobody", mechanism)
+    assert len(stood_in.stored_key) == len(stood_in.server_key) == len(credential.stored_key)
+    assert cost_of("alice")[-1] == cost_of("bobby")[-1] == ("compare_digest", size, size)

@@ -98,7 +98,7 @@ def test_protocol_versions_are_normalised(given: str, meant: str) -> None:
 
 
 @pytest.mark.spec("BRK-4")
-@pytest.mark.parametrize("version", ["0.9.0", "0.8.2.2", "2.4", "2.8-IV1", "3.0", "nonsense"])
+@pytest.mark.parametrize("version", ["0.9.0", "0.8.2.2", "2.4", "2.8", "2.8-IV1", "3.0", "nonsense"])
 def test_a_protocol_version_not_spoken_is_refused_with_the_reason(version: str) -> None:
     with pytest.raises(ConfigError, match=f"inter.broker.protocol.version={version} is not spoken"):
         config(inter_broker_protocol_version=version)

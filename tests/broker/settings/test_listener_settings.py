@@ -139,6 +139,7 @@ def test_other_listeners_of_brokers_are_read_by_name() -> None:
         ("sasl.server.callback.handler.class", ""),
         ("sasl.login.callback.handler.class", ""),
         ("sasl.client.callback.handler.class", ""),
+        ("plain.sasl.server.callback.handler.class", ""),
     ],
 )
 def test_what_would_decide_who_gets_in_and_is_not_run_here_refuses_the_start(

@@ -1,6 +1,6 @@
 """Markers on their way to another broker, over a socket: what goes together, how often it is tried, who says it sends."""
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,14 +9,20 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.handlers.call import Call, load_handlers
+from kafkatool.broker.replication.leading.verified_appends import Question
+from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.transactions import endings
 from kafkatool.broker.transactions.endings import Ending, Endings
 from kafkatool.broker.transactions.transaction import Identity
+from kafkatool.broker.transactions.verifier import Verifier
+from kafkatool.core.model.topic_names import TRANSACTION_TOPIC
 from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages import add_partitions_to_txn as add
 from kafkatool.core.protocol.messages import api_versions
 from kafkatool.core.protocol.messages import write_txn_markers as wire
+from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataBroker, UpdateMetadataEndpoint
 from tests.broker.handlers.served import broker_of, handler_context
-from tests.broker.replication.world import world
+from tests.broker.replication.world import World, metadata_request, world
 from tests.waiting import eventually
 
 THERE, ALSO = TopicPartition("there", 0), TopicPartition("there", 1)
@@ -175,3 +181,148 @@ def test_who_does_not_answer_in_time_is_connected_to_anew_and_sent_the_same_agai
 
         eventually(is_marked, "the answer that comes in time")
         assert sending.marked == [(7, {THERE, ALSO})]
+
+
+# --- several brokers, with several listeners --------------------------------------------------------------------------
+
+
+@contextmanager
+def listening(key: int, newest: int, handle: Callable[[Any, Call], None]) -> Iterator[int]:
+    """Have another broker listen that serves this API by ``handle``; give its port."""
+    handlers = load_handlers()
+    known = api_versions.ApiVersionsResponseKey(api_key=key, min_version=0, max_version=newest)
+    versions = replace(handlers[18], handle=lambda *_: api_versions.ApiVersionsResponse(api_keys=[known]))
+    served = replace(handlers[key], versions=(0, newest), handle=handle)
+    with broker_of({18: versions, key: served}, handler_context()) as client:
+        port: int = client.socket.getpeername()[1]
+        yield port
+
+
+INNER: dict[str, Any] = {
+    "listeners": "INNER://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+    "listener_security_protocol_map": "INNER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "inter_broker_listener_name": "INNER",
+}
+
+
+def know(broker: World, leaders: Mapping[TopicPartition, int], ports: Mapping[int, int]) -> None:
+    """Metadata: who leads these; at the other listener of each broker nobody answers."""
+    for place, leader in leaders.items():
+        live = [
+            UpdateMetadataBroker(
+                id=number,
+                endpoints=[
+                    UpdateMetadataEndpoint(port=at, host="127.0.0.1", listener_name=name)
+                    for name, at in (("PLAINTEXT", 1), ("INNER", port))
+                ],
+            )
+            for number, port in ports.items()
+        ]
+        request = replace(metadata_request([place], ports, leader), live_brokers=live)
+        assert broker.manager.control.update_metadata(request).error == 0
+
+
+@pytest.mark.spec("TXN-50")
+def test_each_destination_has_a_queue_of_its_own_and_is_reached_at_the_listener_between_brokers(tmp_path: Path) -> None:
+    second, third = OtherBroker(), OtherBroker()
+    with (
+        listening(27, 1, second.handle) as at_second,
+        listening(27, 1, third.handle) as at_third,
+        world(tmp_path, **INNER) as broker,
+    ):
+        know(broker, {THERE: 2, ALSO: 3}, {1: 1, 2: at_second, 3: at_third})
+        unused: Any = None
+        made = Endings(broker.config, 1, broker.cache, broker.scheduler, unused, find_deleted=lambda _: frozenset())
+        sending = Sender(made, second)
+        try:
+            sending.send(7, THERE, ALSO)
+            eventually(lambda: (len(second.asked), len(third.asked)) == (1, 1), "a request to each, at once")
+            sending.send(8, THERE, ALSO)
+            third.answer(0)
+            eventually(lambda: len(third.asked) == 2, "the next to one, whose first is answered")
+            third.answer(1)
+            eventually(lambda: len(sending.marked) == 2, "both answers of one")
+            assert sending.marked == [(7, {ALSO}), (8, {ALSO})]
+            assert (second.producers(), third.producers()) == ([[7]], [[7], [8]]), "the other waits for its own"
+            second.answer(0)
+            eventually(lambda: len(second.asked) == 2, "the next to the other")
+            second.answer(1)
+            eventually(lambda: len(sending.marked) == 4, "all answers")
+            assert sending.marked[2:] == [(7, {THERE}), (8, {THERE})]
+            told = [marker.topics for request, _ in second.asked for marker in request.markers]
+            assert [[(t.topic, t.partitions) for t in topics] for topics in told] == [[("there", [0])]] * 2
+        finally:
+            made.shutdown()
+
+
+@pytest.mark.spec("TXN-77")
+def test_questions_to_a_coordinator_share_a_connection_and_a_request_is_under_way_at_a_time(tmp_path: Path) -> None:
+    asked: dict[int, list[tuple[add.AddPartitionsToTxnRequest, Call]]] = {2: [], 3: []}
+
+    def answer(coordinator: int) -> None:
+        request, call = asked[coordinator][-1]
+        call.respond(
+            add.AddPartitionsToTxnResponse(
+                transactions=[
+                    add.AddPartitionsToTxnResponseTransaction(
+                        transactional_id=one.transactional_id,
+                        topics=[
+                            add.AddPartitionsToTxnResponseTopic(
+                                topic=topic.topic,
+                                partitions=[
+                                    add.AddPartitionsToTxnResponsePartition(partition=p, error_code=0)
+                                    for p in topic.partitions
+                                ],
+                            )
+                            for topic in one.topics
+                        ],
+                    )
+                    for one in request.transactions
+                ]
+            )
+        )
+
+    own = [TopicPartition(TRANSACTION_TOPIC, number) for number in range(2)]
+    timer = Timer("test-verifier")
+    with (
+        listening(24, 4, lambda request, call: asked[2].append((request, call))) as at_second,
+        listening(24, 4, lambda request, call: asked[3].append((request, call))) as at_third,
+        world(tmp_path, **INNER) as broker,
+    ):
+        know(broker, {own[0]: 2, own[1]: 3}, {1: 1, 2: at_second, 3: at_third})
+        made = Verifier(
+            broker.config,
+            1,
+            broker.cache,
+            timer,
+            partition_of=lambda id_: int(id_.startswith("other")),
+            ask_here=lambda _: pytest.fail("the coordinators are elsewhere"),
+        )
+        told: dict[str, dict[TopicPartition, int]] = {}
+
+        def ask(id_: str) -> None:
+            made.ask(Question(id_, 7, 0, (THERE,), None), 600_000, lambda given: told.update({id_: dict(given)}))
+
+        try:
+            ask("first")
+            ask("other")
+            eventually(lambda: (len(asked[2]), len(asked[3])) == (1, 1), "a question to each")
+            ask("second")
+            ask("third")
+            answer(3)
+            eventually(lambda: "other" in told, "the answer of one")
+            assert (set(told), len(asked[2])) == ({"other"}, 1), "none beside the one under way"
+            answer(2)
+            eventually(lambda: len(asked[2]) == 2, "the next question")
+            answer(2)
+            eventually(lambda: len(told) == 4, "all answers")
+            assert [[one.transactional_id for one in request.transactions] for request, _ in asked[2]] == [
+                ["first"],
+                ["second", "third"],
+            ]
+            assert told == {id_: {THERE: 0} for id_ in ("first", "other", "second", "third")}
+            assert {call.header.client_id for calls in asked.values() for _, call in calls} == {"broker-1-txn-verifier"}
+            assert len({id(call._connection) for _, call in asked[2]}) == 1  # noqa: SLF001  # a handler has no use for it
+        finally:
+            made.shutdown()
+            timer.close()

@@ -107,7 +107,7 @@ def replicated(on: Stage) -> None:
     on.succeed_here(Mortal())
 
 
-@pytest.mark.spec("TXN-10", "TXN-8", "TXN-9", "TXN-94")
+@pytest.mark.spec("TXN-10", "TXN-8", "TXN-9", "TXN-94", "TXN-24", "TXN-34", "TXN-39")
 def test_nothing_is_served_before_what_was_loaded_is_replicated(on: Stage) -> None:
     mine = given(on)
     replicated(on)
@@ -116,6 +116,7 @@ def test_nothing_is_served_before_what_was_loaded_is_replicated(on: Stage) -> No
     on.world.lead(OWN, epoch=2, isr=(1, 2), replicas=(1, 2), version=2)
     on.succeed_here(Mortal())
     assert all_say(on, mine) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    assert wrong_in_itself(on, mine) == WRONG, "before that it loads"
     assert on.coordinator.list() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ())
     acknowledge(on)
     assert described(on).state is TransactionState.ONGOING
@@ -127,28 +128,32 @@ def test_nothing_is_served_before_what_was_loaded_is_replicated(on: Stage) -> No
 
 
 @pytest.mark.spec("TXN-10", "TXN-12")
-def test_no_marker_leaves_before_the_decision_that_was_loaded_is_replicated(on: Stage) -> None:
+@pytest.mark.parametrize("committed", [True, False])
+def test_no_marker_leaves_before_the_decision_that_was_loaded_is_replicated(on: Stage, committed: bool) -> None:
     mine = given(on)
     assert on.add("id", mine, *DATA) is ErrorCode.NONE
     on.world.lead(OWN, epoch=1, isr=(1, 2), replicas=(1, 2), version=1)
     on.succeed_here(Mortal(1, Point.AFTER))
     acknowledge(on)
-    assert on.end("id", mine, committed=True) is None, "it has died over the record"
+    assert on.end("id", mine, committed=committed) is None, "it has died over the record"
     on.world.lead(OWN, epoch=2, isr=(1, 2), replicas=(1, 2), version=2)
     on.succeed_here(Mortal())
     assert not any(on.markers(place, mine.producer_id) for place in DATA)
     assert on.coordinator.describe("id") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     acknowledge(on)
-    assert all(on.markers(place, mine.producer_id) == [(mine.epoch, True)] for place in DATA)
+    assert all(on.markers(place, mine.producer_id) == [(mine.epoch, committed)] for place in DATA)
     assert all(on.coordinator_epochs(place, mine.producer_id) == [2] for place in DATA)
 
 
 @pytest.mark.spec("TXN-12")
-def test_after_a_load_all_partitions_get_the_new_coordinators_marker_and_the_last_epoch_is_unknown(on: Stage) -> None:
+@pytest.mark.parametrize("committed", [True, False])
+def test_after_a_load_all_partitions_get_the_new_coordinators_marker_and_the_last_epoch_is_unknown(
+    on: Stage, committed: bool
+) -> None:
     mine = given(on)
     assert on.add("id", mine, *DATA) is ErrorCode.NONE
     on.succeed(before_complete := Mortal(4))
-    assert on.end("id", mine, committed=True) is None
+    assert on.end("id", mine, committed=committed) is None
     assert before_complete.did[-1] == f"append to {OWN}", before_complete.did
     first = [on.coordinator_epochs(place, mine.producer_id) for place in DATA]
     on.succeed(Mortal())
@@ -161,7 +166,7 @@ def test_after_a_load_all_partitions_get_the_new_coordinators_marker_and_the_las
     assert on.init("id", mine)[0] is ErrorCode.PRODUCER_FENCED
 
 
-@pytest.mark.spec("TXN-26", "TXN-33", "TXN-40", "TXN-18", "TXN-19")
+@pytest.mark.spec("TXN-26", "TXN-33", "TXN-40", "TXN-18", "TXN-19", "TXN-41")
 def test_an_answer_goes_out_when_its_record_is_replicated_and_not_before(on: Stage) -> None:
     replicated(on)
     acknowledge(on)
@@ -188,6 +193,7 @@ def test_an_answer_goes_out_when_its_record_is_replicated_and_not_before(on: Sta
     acknowledge(on)
     assert codes[2:] == [ErrorCode.NONE]
     assert all(on.markers(place, mine.producer_id) == [(mine.epoch, True)] for place in DATA)
+    assert all(on.is_settled(place) for place in DATA)
 
 
 @pytest.mark.spec("TXN-51", "TXN-27", "TXN-58")
@@ -246,6 +252,32 @@ def test_what_is_in_flight_when_the_partition_goes_is_answered_with_16(on: Stage
     on.settle()
     assert len(codes) == 4 and on.world.partition(OWN).log.log_end_offset == end
     assert not any(on.markers(place, who.producer_id) for who in (mine, ending, open_) for place in DATA)
+
+
+@pytest.mark.spec("TXN-57", "TXN-13")
+@pytest.mark.parametrize("how", ["followed", "stopped"])
+def test_a_marker_that_waits_is_dropped_when_the_partition_is_lost(on: Stage, how: str) -> None:
+    mine, gone = given(on), TopicPartition("gone", 0)
+    assert on.add("id", mine, gone) is ErrorCode.NONE
+    on.coordinator.end("id", mine, committed=True, done=lambda _: None)
+    (look_for,) = on.take_jobs()
+    look_for()  # in vain
+
+    def waiting() -> list[tuple[TopicPartition, ...]]:
+        pauses = on.coordinator._endings._pauses.values()  # noqa: SLF001  # nothing else shows what is kept
+        return [markers.partitions for pause in pauses for markers in pause.waiting]
+
+    assert waiting() == [(gone,)]
+    if how == "followed":
+        on.world.follow(OWN, epoch=5)
+        on.coordinator.on_leadership_change([], [on.world.partition(OWN)])
+    else:
+        on.coordinator.on_partitions_stopped([OWN])
+    assert waiting() == []
+    on.world.lead(gone)
+    on.world.know(gone, brokers={1: 9001, 2: 9002})
+    on.settle()
+    assert on.markers(gone, mine.producer_id) == []
 
 
 @pytest.mark.spec("TXN-57")
@@ -444,6 +476,7 @@ def test_news_of_an_older_epoch_neither_loads_nor_unloads(on: Stage) -> None:
     assert described(on).state is TransactionState.EMPTY
     on.world.follow(OWN, epoch=5)
     on.coordinator.on_leadership_change([], [stale])
+    assert len(on.take_jobs()) == 1, "the memory of what it had"
     on.coordinator.on_leadership_change([SimpleNamespace(tp=OWN, leader_epoch=4)], [])  # type: ignore[list-item]
     assert on.take_jobs() == [] and on.init("id")[0] is ErrorCode.NOT_COORDINATOR
     on.world.lead(OWN, epoch=6)

@@ -140,18 +140,19 @@ def add(of: Transaction | None, *partitions: TopicPartition, identity: Identity 
 
 
 @pytest.mark.spec("TXN-31", "TXN-32", "TXN-39")
-@pytest.mark.parametrize("state", [S.EMPTY, S.ONGOING, S.PREPARE_COMMIT, S.COMPLETE_ABORT], ids=lambda s: s.label)
+@pytest.mark.parametrize("state", sorted(set(S) - {S.DEAD}), ids=lambda s: s.label)
 def test_a_stranger_adds_and_ends_nothing(state: TransactionState) -> None:
     strangers = {
-        Identity(8, 5): ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        **dict.fromkeys((Identity(8, 5), Identity(8, 4), Identity(8, 6)), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
         Identity(7, 4): ErrorCode.PRODUCER_FENCED,
         Identity(7, 6): ErrorCode.PRODUCER_FENCED,
     }
     for identity, code in strangers.items():
         for busy in (False, True):
             assert add(known(state), A, identity=identity, busy=busy) == Say(code)
-            ended = decisions.end(known(state), busy, NOW, identity=identity, committed=True)
-            assert ended == Say(code)
+            for committed in (True, False):
+                ended = decisions.end(known(state), busy, NOW, identity=identity, committed=committed)
+                assert ended == Say(code)
     assert add(None, A) == Say(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     assert decisions.end(None, False, NOW, identity=MINE, committed=True) == Say(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 
@@ -159,7 +160,7 @@ def test_a_stranger_adds_and_ends_nothing(state: TransactionState) -> None:
 @pytest.mark.spec("TXN-31", "TXN-32", "TXN-33")
 def test_additions_begin_a_transaction_or_join_it() -> None:
     for state in (S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT):
-        begun = moved(add(known(state), B))
+        begun = moved(add(replace(known(state), partitions=frozenset({A})), B))
         assert (begun.state, begun.partitions, begun.start_ms, begun.update_ms) == (S.ONGOING, {B}, NOW, NOW)
     joined = moved(add(KNOWN, B))
     assert (joined.partitions, joined.start_ms, joined.update_ms) == ({A, B}, 400, NOW)
@@ -211,7 +212,8 @@ def test_a_leader_is_told_what_is_in_the_transaction_under_way() -> None:
     assert verify(known(S.PREPARE_COMMIT)) == verify(KNOWN, ending=True) == [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
     for state in (S.PREPARE_COMMIT, S.PREPARE_ABORT):  # who asks is looked at first
         assert verify(known(state), Identity(7, 4)) == [ErrorCode.PRODUCER_FENCED] * 2
-        assert verify(known(state), Identity(8, 5)) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
+        for other in (Identity(8, 5), Identity(8, 4)):  # and of that the id before the epoch
+            assert verify(known(state), other) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
     assert verify(KNOWN, Identity(7, 4)) == [ErrorCode.PRODUCER_FENCED] * 2
     assert verify(KNOWN, Identity(8, 5)) == verify(None) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
 

@@ -122,6 +122,13 @@ def test_these_are_tried_again_and_strange_ones_with_an_error_line(
     assert [r.levelname for r in caplog.records if "marker for" in r.message] == (["ERROR"] if code in (52, 99) else [])
 
 
+@pytest.mark.spec("TXN-50")
+def test_the_own_broker_gets_its_markers_by_a_call_and_another_one_over_its_connection(sending: Sending) -> None:
+    sending.send(HERE, ALSO, THERE)
+    assert (sending.written, sending.marked) == ([HERE, ALSO], {HERE, ALSO})
+    assert [(b, markers.partitions) for b, markers in sending.channels.queue] == [(2, (THERE,))]
+
+
 @pytest.mark.spec("TXN-53", "TXN-100")
 @pytest.mark.parametrize("code", [43, 35, 47])
 def test_these_count_as_done_with_a_warning(sending: Sending, caplog: pytest.LogCaptureFixture, code: int) -> None:
@@ -142,8 +149,11 @@ def test_a_fenced_coordinator_that_has_lost_the_partition_drops_it(sending: Send
 
 
 @pytest.mark.spec("TXN-53", "TXN-54", "TXN-97")
-def test_the_leader_is_looked_up_anew_and_a_change_of_the_metadata_ends_the_wait(sending: Sending) -> None:
-    sending.codes = [ErrorCode.NOT_LEADER_FOR_PARTITION]
+@pytest.mark.parametrize("code", [3, 6, 7, 19, 20, 56, -1, None, 52, 99], ids=lambda c: "missing" if c is None else c)
+def test_the_leader_is_looked_up_anew_and_a_change_of_the_metadata_ends_the_wait(
+    sending: Sending, code: int | None
+) -> None:
+    sending.codes = [code]
     sending.send(HERE)
     assert [delay_ms for delay_ms, _ in sending.waits] == [100]
     sending.broker.know(HERE, leader=2, brokers={1: 9001, 2: 9002})

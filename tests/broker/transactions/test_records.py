@@ -25,7 +25,7 @@ EMPTY = Transaction(producer_id=1000, epoch=3, timeout_ms=60_000, update_ms=1_70
 EMPTY_BYTES = bytes.fromhex("0000 00000000000003e8 0003 0000ea60 00 ffffffff 0000018bcfe56801 ffffffffffffffff")
 
 
-@pytest.mark.spec("TXN-19", "TXN-98")
+@pytest.mark.spec("TXN-19", "TXN-98", "TXN-43")
 def test_the_examples_of_the_requirements() -> None:
     assert encode_key("t1") == bytes.fromhex("0000 0002 7431")
     assert decode_key(encode_key("gültig")) == "gültig"
@@ -45,10 +45,20 @@ def test_a_complete_transaction_has_an_array_without_elements() -> None:
 
 
 @pytest.mark.spec("TXN-9")
-def test_version_1_is_read_and_its_tagged_fields_skipped() -> None:
+@pytest.mark.parametrize(
+    "tags",
+    [
+        "02 00 08 00000000000003e7 02 02 0002",
+        "03 00 08 00000000000003e7 01 08 00000000000003e9 02 02 0002",
+        "02 03 01 ff 9901 00",
+        "00",
+    ],
+    ids=["0 and 2", "all three", "unknown ones", "none"],
+)
+def test_version_1_is_read_and_its_tagged_fields_skipped(tags: str) -> None:
     data = bytes.fromhex(
         "0001 00000000000003e8 0002 0000ea60 01 02 03 696e 03 00000000 00000003 00"
-        "0000018bcfe56801 0000018bcfe56800 02 00 08 00000000000003e7 02 02 0002"
+        f"0000018bcfe56801 0000018bcfe56800 {tags}"
     )
     assert decode_value(data) == ONGOING
     empty = bytes.fromhex("0001 00000000000003e8 0003 0000ea60 00 00 0000018bcfe56801 ffffffffffffffff 00")

@@ -1,5 +1,6 @@
 """What a coordinator does beside requests: loads in pieces, damaged records, ids that expire, records that fail."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,15 +8,18 @@ from typing import Any
 
 import pytest
 
+from kafkatool.broker.coordination import tombstones as batches_of_tombstones
 from kafkatool.broker.coordination.ownership import partition_for
 from kafkatool.broker.replication.leading.delayed_produce import AppendResult
 from kafkatool.broker.transactions import coordinator as coordinators
 from kafkatool.broker.transactions import decisions
+from kafkatool.broker.transactions.loader import load
 from kafkatool.broker.transactions.owned import OwnedTransactions
 from kafkatool.broker.transactions.records import encode_key, encode_value
 from kafkatool.broker.transactions.states import TransactionState
 from kafkatool.broker.transactions.transaction import Identity, Transaction
-from kafkatool.broker.transactions.writer import answer_for
+from kafkatool.broker.transactions.writer import TransactionsWriter, answer_for
+from kafkatool.core.errors import StorageError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import Record, encode_batch, iter_batches
@@ -92,8 +96,9 @@ def test_the_number_of_partitions_is_the_topics_or_that_of_the_setting_and_stays
         assert young.find("t")[0] is LOADING, "where its records are looked for"
         broker.know(*(TopicPartition(OWN.topic, number) for number in range(60)))
         assert [young.count.get() for _ in range(2)] == [50, 50]
-        (line,) = [r.getMessage() for r in caplog.records if "partitions" in r.getMessage()]
-        assert "from 50 to 60 partitions" in line and "restarted" in line
+        (line,) = [r for r in caplog.records if "partitions" in r.getMessage()]
+        assert "from 50 to 60 partitions" in line.getMessage() and "restarted" in line.getMessage()
+        assert line.levelname == "WARNING"
         assert known(60).count.get() == 60, "a restart counts again"
 
 
@@ -120,6 +125,101 @@ def test_a_load_reads_in_pieces_the_later_record_wins_and_null_deletes(tmp_path:
         on.succeed(Mortal())
         assert set(sizes) == {size} and (len(sizes) > 10) is (size < 1 << 20)
         assert [(id_, value.timeout_ms) for id_, value in on.coordinator.list()[1]] == [("kept", 30)]
+
+
+@pytest.mark.spec("TXN-9")
+def test_a_load_reads_from_the_log_start_a_large_batch_whole_ends_at_a_gap_and_gives_up_with_the_leadership(
+    on: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        name = f"id-{number}" if number != 7 else "x" * 5000
+        write(on, (encode_key(name), stored(number + 1)))
+    log = on.world.partition(OWN).log
+    log.advance_log_start(3)
+    found = load(log, 300, lambda: True)
+    assert found is not None
+    assert [value.timeout_ms for value in found.transactions.values()] == list(range(4, 21))
+    reads: list[int] = []
+    read = log.read
+
+    def noting(offset: int, *args: Any, **options: Any) -> Any:
+        reads.append(offset)
+        return read(offset, *args, **options)
+
+    monkeypatch.setattr(log, "read", noting)
+    wanted = [True, True, False]
+    assert load(log, 300, lambda: wanted.pop(0)) is None
+    assert len(reads) == 2 and reads[0] == 3
+
+    class Gap:
+        """The same log, of whose last offsets compaction has left nothing."""
+
+        partition, log_start_offset = log.partition, 3
+        log_end_offset = log.log_end_offset + 7
+
+        @staticmethod
+        def read(offset: int, size: int, end: int, **options: Any) -> Any:
+            return read(offset, size, end, **options)
+
+    again = load(Gap(), 300, lambda: True)  # type: ignore[arg-type]
+    assert again is not None and again.transactions == found.transactions
+
+
+@pytest.mark.spec("TXN-11")
+def test_a_load_that_fails_is_tried_again_ever_later_and_nothing_is_served_meanwhile(
+    on: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(20):
+        write(on, (encode_key(f"id-{number}"), stored()))
+    log, again = on.world.partition(OWN).log, list[tuple[float, Callable[[], object]]]()
+    read = log.read
+
+    def failing(offset: int, *args: Any, **options: Any) -> Any:
+        if offset:
+            raise StorageError("the disk hiccups")
+        return read(0, 300, *args[1:], **options)
+
+    def note(name: str, work: Callable[[], object], *, delay_ms: float) -> None:
+        again.append((delay_ms, work))
+
+    on.world.follow(OWN, epoch=5)
+    on.coordinator.on_leadership_change([], [on.world.partition(OWN)])
+    on.take_jobs()
+    on.world.lead(OWN, epoch=6)
+    on.coordinator.on_leadership_change([on.world.partition(OWN)], [])
+    (first,) = on.take_jobs()
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "read", failing)
+        patch.setattr(on.world.scheduler, "schedule", note)
+        first()
+        for _ in range(8):
+            again[-1][1]()
+            assert on.coordinator.list() == (LOADING, ())
+            assert on.coordinator.describe("id-1") is on.init("id-0")[0] is on.init("new")[0] is LOADING
+            assert on.add("id-1", Identity(7, 0), HERE) is on.end("id-1", Identity(7, 0), committed=True) is LOADING
+    assert [ms for ms, _ in again] == [1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000, 60_000]
+    lines = [r.getMessage() for r in caplog.records if r.levelname == "ERROR"]
+    assert len(lines) == 9 and all(str(OWN) in line and "the disk hiccups" in line for line in lines)
+    (offset,) = {int(at) for line in lines for at in re.findall(r"offset (\d+)", line)}
+    assert 0 < offset < 20
+    again[-1][1]()  # the disk is well again
+    on.settle()
+    assert len(on.coordinator.list()[1]) == 20
+    assert state_of(on, "id-1") is TransactionState.EMPTY
+    assert on.add("id-1", Identity(7, 0), HERE) is on.end("id-1", Identity(7, 0), committed=True) is NONE
+    assert on.init("id-0")[0] is on.init("new")[0] is NONE
+
+
+@pytest.mark.spec("TXN-11", "TXN-47")
+def test_a_damaged_id_expires_by_the_time_of_its_record(on: Stage) -> None:
+    object.__setattr__(on.world.config, "transactional_id_expiration_ms", 10 * HOUR_MS)
+    write(on, (encode_key("damaged"), b"\0\0rubbish"), timestamp=5 * HOUR_MS)
+    on.passed_ms = 6 * HOUR_MS
+    on.succeed(Mortal())
+    for now_ms, code in ((8 * HOUR_MS, LOADING), (15 * HOUR_MS - 1, LOADING), (15 * HOUR_MS, UNKNOWN)):
+        on.passed_ms = now_ms
+        on.coordinator.expire()
+        assert on.coordinator.describe("damaged") is code
 
 
 @pytest.mark.spec("TXN-11", "TXN-47")
@@ -158,7 +258,7 @@ def test_after_a_load_the_producer_id_before_is_unknown(on: Stage) -> None:
 def test_ids_that_nobody_used_are_buried_in_batches_and_then_unknown(
     on: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coordinators, "_TOMBSTONES_BYTES", 100)
+    monkeypatch.setattr(batches_of_tombstones, "BATCH_BYTES", 100)
     given = {f"id-{number}": on.init(f"id-{number}")[1] for number in range(20)}
     assert on.add("id-3", given["id-3"], HERE) is NONE  # in a transaction: it stays
     object.__setattr__(on.world.config, "transactional_id_expiration_ms", 2 * HOUR_MS)
@@ -175,6 +275,24 @@ def test_ids_that_nobody_used_are_buried_in_batches_and_then_unknown(
     assert code is NONE and fresh.producer_id != old.producer_id and fresh.epoch == 0
     on.succeed(Mortal())
     assert [id_ for id_, _ in on.coordinator.list()[1]] == ["id-0", "id-3", "id-4"]
+
+
+@pytest.mark.spec("TXN-47")
+def test_tombstones_go_in_batches_that_the_topic_takes(on: Stage) -> None:
+    ids = [f"id-{number}-" + "x" * (number % 60) for number in range(40)]
+    for id_ in ids:
+        assert on.init(id_)[0] is NONE
+    largest = 250  # a record of these ids alone takes up to 160
+    on.world.logs.update_topic_config(OWN.topic, {"max.message.bytes": str(largest)})
+    object.__setattr__(on.world.config, "transactional_id_expiration_ms", 2 * HOUR_MS)
+    on.passed_ms += 3 * HOUR_MS
+    before = on.world.partition(OWN).log.log_end_offset
+    on.coordinator.expire()
+    tombstones = [h for _, h in iter_batches(everything(on.world.partition(OWN).log)) if h.base_offset >= before]
+    assert sum(h.last_offset_delta + 1 for h in tombstones) == len(ids)
+    assert len(tombstones) < len(ids), "several in each"
+    assert max(h.size_bytes for h in tombstones) <= largest
+    assert on.coordinator.list()[1] == []
 
 
 def failing(on: Stage, patch: pytest.MonkeyPatch, *codes: ErrorCode) -> list[str]:
@@ -237,6 +355,76 @@ def test_ids_whose_tombstones_fail_stay_and_who_asks_meanwhile_waits(
     assert on.coordinator.describe("id") is UNKNOWN
 
 
+@pytest.mark.spec("TXN-47", "TXN-22")
+def test_who_asks_while_an_id_expires_is_told_to_come_again_when_its_patience_is_over(
+    on: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinators, "PATIENCE_MS", 10)
+    mine = on.init("id")[1]
+    on.world.lead(OWN, epoch=1, isr=(1, 2), replicas=(1, 2), version=1)
+    on.succeed_here(Mortal())
+    acknowledge(on)
+    end = on.world.partition(OWN).log.log_end_offset
+    for _ in range(4):  # the clock is trusted when it has gone evenly for an hour
+        on.passed_ms += HOUR_MS
+        on.coordinator.expire()
+    assert on.world.partition(OWN).log.log_end_offset == end + 1, "its tombstone is under way"
+    told: list[ErrorCode] = []
+    on.coordinator.add_partitions("id", mine, frozenset({HERE}), told.append)
+    on.coordinator.end("id", mine, committed=True, done=told.append)
+    on.coordinator.give_identity("id", 60_000, None, lambda code, _: told.append(code))
+    eventually(lambda: told == [ErrorCode.CONCURRENT_TRANSACTIONS] * 3, "51 for each")
+
+
+@pytest.mark.spec("TXN-47")
+@pytest.mark.parametrize("outcome", [NONE, ErrorCode.NOT_ENOUGH_REPLICAS])
+def test_what_becomes_of_a_tombstone_does_nothing_to_an_id_that_was_loaded_or_made_since(
+    on: Stage, monkeypatch: pytest.MonkeyPatch, outcome: ErrorCode
+) -> None:
+    mine = on.init("id")[1]
+    writer: Any = on.coordinator._writer  # noqa: SLF001  # its answer is held up, nothing else
+    append = writer.append
+    told: list[Callable[[], None]] = []
+
+    def held_up(number: int, records: Any, *, still: Any, done: Callable[[AppendResult], None]) -> None:
+        append(
+            number, records, still=still, done=lambda result: told.append(lambda: done(result._replace(error=outcome)))
+        )
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, "append", held_up)
+        for _ in range(4):  # the clock is trusted when it has gone evenly for an hour
+            on.passed_ms += HOUR_MS
+            on.coordinator.expire()
+    on.world.follow(OWN, epoch=5)
+    on.coordinator.on_leadership_change([], [on.world.partition(OWN)])
+    on.world.lead(OWN, epoch=6)
+    on.coordinator.on_leadership_change([on.world.partition(OWN)], [])
+    on.settle()
+    assert on.coordinator.describe("id") is UNKNOWN, "the log has it"
+    code, fresh = on.init("id")
+    assert code is NONE and fresh.producer_id != mine.producer_id
+    assert on.add("id", fresh, HERE) is NONE
+    before = on.coordinator.describe("id")
+    (late,) = told
+    late()
+    on.settle()
+    assert on.coordinator.describe("id") == before
+    assert on.end("id", fresh, committed=True) is NONE
+
+
+@pytest.mark.spec("TXN-37", "TXN-20")
+def test_a_set_of_partitions_too_large_for_the_topic_is_refused_and_the_id_stays_as_it_was(on: Stage) -> None:
+    mine = on.init("id")[1]
+    before, end = on.coordinator.describe("id"), on.world.partition(OWN).log.log_end_offset
+    many = [TopicPartition("t" * 100, number) for number in range(200)]
+    on.world.logs.update_topic_config(OWN.topic, {"max.message.bytes": "500"})
+    assert on.add("id", mine, *many) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (on.coordinator.describe("id"), on.world.partition(OWN).log.log_end_offset) == (before, end)
+    on.world.logs.update_topic_config(OWN.topic, {})
+    assert on.add("id", mine, *many) is NONE
+
+
 def unheard(on: Stage, patch: pytest.MonkeyPatch, code: ErrorCode) -> None:
     """Have the next record written, and the coordinator told ``code`` of it, as when the replicas are slow or too few."""
     writer: Any = on.coordinator._writer  # noqa: SLF001  # the real one waits for half a minute first
@@ -278,6 +466,62 @@ def test_a_record_that_timed_out_keeps_its_id_in_flight_until_it_is_replicated(
 
 
 @pytest.mark.spec("TXN-21")
+def test_a_record_that_timed_out_is_waited_for_as_often_as_it_takes(on: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[int] = []
+    real = TransactionsWriter.await_replicated
+
+    def await_replicated(
+        self: TransactionsWriter, number: int, next_offset: int, done: Callable[[ErrorCode], None]
+    ) -> None:
+        waits.append(next_offset)
+        if len(waits) < 3:
+            done(ErrorCode.REQUEST_TIMED_OUT)
+        else:
+            real(self, number, next_offset, done)
+
+    monkeypatch.setattr(TransactionsWriter, "await_replicated", await_replicated)
+    mine = left_in_flight(on, monkeypatch)
+    assert len(waits) == 3 and len(set(waits)) == 1
+    assert state_of(on) is TransactionState.ONGOING and on.markers(HERE, mine.producer_id) == []
+    acknowledge(on)
+    assert on.markers(HERE, mine.producer_id) == [(mine.epoch, True)]
+
+
+@pytest.mark.spec("TXN-21")
+def test_an_addition_and_an_identity_that_timed_out_count_once_they_are_replicated(
+    on: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = on.init("id")[1]
+    on.world.lead(OWN, epoch=1, isr=(1, 2), replicas=(1, 2), version=1)
+    on.succeed_here(Mortal())
+    acknowledge(on)
+    unheard(on, monkeypatch, ErrorCode.REQUEST_TIMED_OUT)
+    assert on.add("id", mine, HERE) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert state_of(on) is TransactionState.EMPTY
+    end = on.world.partition(OWN).log.log_end_offset
+    told: list[ErrorCode] = []
+    on.coordinator.add_partitions("id", mine, frozenset({HERE}), told.append)
+    on.settle()
+    assert told == [], "its repeat waits"
+    acknowledge(on)
+    assert (told, state_of(on)) == ([NONE], TransactionState.ONGOING)
+    assert on.world.partition(OWN).log.log_end_offset == end, "and writes nothing more"
+
+    unheard(on, monkeypatch, ErrorCode.REQUEST_TIMED_OUT)
+    assert on.init("new")[0] is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert on.coordinator.describe("new") is UNKNOWN
+    given: list[tuple[ErrorCode, Identity]] = []
+    on.coordinator.give_identity("new", 60_000, None, lambda code, identity: given.append((code, identity)))
+    on.settle()
+    assert given == [] and on.coordinator.describe("new") is UNKNOWN
+    acknowledge(on)  # the first, which its producer was not told of
+    assert given == [] and state_of(on, "new") is TransactionState.EMPTY
+    acknowledge(on)
+    ((code, identity),) = given
+    assert code is NONE and identity.epoch == 1
+
+
+@pytest.mark.spec("TXN-21")
 def test_a_record_that_timed_out_is_let_go_with_the_partition(on: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = left_in_flight(on, monkeypatch)
     told: list[ErrorCode] = []
@@ -312,7 +556,7 @@ def acknowledge(on: Stage) -> None:
     on.settle()
 
 
-@pytest.mark.spec("TXN-46", "TXN-28")
+@pytest.mark.spec("TXN-46", "TXN-28", "TXN-51")
 def test_an_abort_that_could_not_be_stored_is_tried_by_the_next_scan_with_the_same_epoch(
     on: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -381,7 +625,36 @@ def test_no_transaction_is_given_up_by_a_step_of_the_clock_and_none_is_kept(on: 
     assert state_of(on) is TransactionState.COMPLETE_ABORT
 
 
-@pytest.mark.spec("TXN-56")
+@pytest.mark.spec("TXN-45", "TXN-12")
+@pytest.mark.parametrize(("start_ms", "counts_from_ms"), [(5 * HOUR_MS, 2 * HOUR_MS), (HOUR_MS, HOUR_MS)])
+def test_a_start_that_lies_in_the_future_when_it_is_loaded_is_now_and_no_other_is_changed(
+    on: Stage, start_ms: int, counts_from_ms: int
+) -> None:
+    found = Transaction(
+        producer_id=7,
+        epoch=0,
+        timeout_ms=60_000,
+        state=TransactionState.ONGOING,
+        partitions=frozenset({HERE}),
+        update_ms=start_ms,
+        start_ms=start_ms,
+    )
+    write(on, (encode_key("id"), encode_value(found)))
+    on.passed_ms = 2 * HOUR_MS
+    on.succeed(Mortal())
+    described = on.coordinator.describe("id")
+    assert not isinstance(described, ErrorCode) and described.value.start_ms == counts_from_ms
+    on.passed_ms = counts_from_ms + 60_000
+    on.coordinator.time_out()
+    on.settle()
+    assert state_of(on) is TransactionState.ONGOING
+    on.passed_ms += 1
+    on.coordinator.time_out()
+    on.settle()
+    assert state_of(on) is TransactionState.COMPLETE_ABORT
+
+
+@pytest.mark.spec("TXN-56", "TXN-18")
 def test_a_complete_that_timed_out_is_in_force_once_it_is_replicated_and_is_not_stored_twice(
     on: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -505,23 +778,51 @@ def test_a_record_is_a_plain_batch_of_now_that_all_replicas_must_have(
     ((_, header),) = iter_batches(everything(on.world.partition(OWN).log))
     assert before_ms <= header.max_timestamp <= after_ms
     assert (header.producer_id, header.attributes) == (-1, 0), "CreateTime, no codec, no transaction"
+    assert header.record_count == 1
     on.world.logs.update_topic_config(OWN.topic, {"min.insync.replicas": "2"})
     assert on.init("other")[0] is ErrorCode.COORDINATOR_NOT_AVAILABLE, "one replica is too few"
 
 
+@pytest.mark.spec("TXN-18")
+@pytest.mark.parametrize("request_", ["give_identity", "add", "end"])
+def test_a_decision_is_made_under_the_lock_of_its_id(on: Stage, monkeypatch: pytest.MonkeyPatch, request_: str) -> None:
+    mine, _other = on.init("id")[1], on.init("other")
+    decide, locked = getattr(decisions, request_), list[list[str]]()
+
+    def noting(*args: Any, **options: Any) -> Any:
+        locked.append([entry.id for entry in on.coordinator.owned.all() if entry.lock.locked()])
+        return decide(*args, **options)
+
+    monkeypatch.setattr(decisions, request_, noting)
+    asked: dict[str, Callable[[], object]] = {
+        "give_identity": lambda: on.init("id"),
+        "add": lambda: on.add("id", mine, HERE),
+        "end": lambda: on.end("id", mine, committed=True),
+    }
+    asked[request_]()
+    assert locked == [["id"]]
+
+
 @pytest.mark.spec("TXN-17")
+@pytest.mark.parametrize("request_", ["give_identity", "add", "end"])
 def test_a_move_that_is_not_legal_is_a_bug_that_changes_nothing(
-    on: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    on: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, request_: str
 ) -> None:
     mine = on.init("id")[1]
+    before = on.coordinator.describe("id")
 
     def illegal(known: Transaction, *_: Any, **__: Any) -> Any:
         return known.moved(TransactionState.COMPLETE_COMMIT)
 
     end = on.world.partition(OWN).log.log_end_offset
     with monkeypatch.context() as patch:
-        patch.setattr(decisions, "end", illegal)
-        assert on.end("id", mine, committed=True) is ErrorCode.UNKNOWN_SERVER_ERROR
+        patch.setattr(decisions, request_, illegal)
+        code = {
+            "give_identity": lambda: on.init("id")[0],
+            "add": lambda: on.add("id", mine, HERE),
+            "end": lambda: on.end("id", mine, committed=True),
+        }[request_]()
+        assert code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert "cannot go from Empty to CompleteCommit" in caplog.text
-    assert on.world.partition(OWN).log.log_end_offset == end
+    assert (on.world.partition(OWN).log.log_end_offset, on.coordinator.describe("id")) == (end, before)
     assert on.add("id", mine, HERE) is NONE

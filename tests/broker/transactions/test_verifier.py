@@ -1,6 +1,7 @@
 """What leaders ask coordinators: which questions go together, and which a newer one ends."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -109,10 +110,16 @@ class Asking:
 
 @pytest.fixture
 def asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asking]:
-    monkeypatch.setattr(verifier, "Channels", Held)
+    with asker(tmp_path, monkeypatch) as made:
+        yield made
+
+
+@contextmanager
+def asker(directory: Path, patch: pytest.MonkeyPatch, **settings: Any) -> Iterator[Asking]:
+    patch.setattr(verifier, "Channels", Held)
     timer = Timer("test-verifier")
     try:
-        with world(tmp_path) as running:
+        with world(directory, **settings) as running:
             running.know(TopicPartition(TRANSACTION_TOPIC, 0), leader=2, brokers={1: 9001, 2: 9002})
 
             def nobody(question: Question) -> dict[TopicPartition, int]:
@@ -188,6 +195,14 @@ def test_a_question_waits_no_longer_than_its_request(asking: Asking) -> None:
     assert asking.told == {"hasty": codes(B, code=ErrorCode.REQUEST_TIMED_OUT)}
     asking.channels.exchange(Coordinator())
     assert asking.told == {"hasty": codes(B, code=ErrorCode.REQUEST_TIMED_OUT), "patient": codes(A, code=NONE)}, "once"
+
+
+@pytest.mark.spec("TXN-77")
+def test_nor_does_it_wait_longer_than_requests_to_brokers_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with asker(tmp_path, monkeypatch, request_timeout_ms="1") as asking:
+        asking.ask("patient", 0, A, timeout_ms=3_600_000)
+        eventually(lambda: bool(asking.told), "the end of the wait")
+        assert asking.told == {"patient": codes(A, code=ErrorCode.REQUEST_TIMED_OUT)}
 
 
 class Older:

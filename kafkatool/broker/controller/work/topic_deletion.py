@@ -15,7 +15,7 @@ from kafkatool.broker.controller.work.topic_changes import TopicChanges
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkatool.core.zookeeper.session import Node
-from kafkatool.core.zookeeper.znodes import ConfigZnode, DeleteTopicsZnode, TopicZnode
+from kafkatool.core.zookeeper.znodes import ConfigZnode, DeleteTopicsZnode, TopicsZnode, TopicZnode
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,10 @@ class TopicDeletion(Part):
 
     def queue_at_failover(self, topics: Iterable[str]) -> None:
         """Queue topics found marked. One without node was deleted halfway by an earlier controller (CTL-86)."""
-        self.context.deleting.update(dict.fromkeys(sorted(topics)))
+        known = self.context.assignments
+        topics = set(topics)
+        without_node = self._without_node([t for t in topics if t not in known])
+        self.context.deleting.update(dict.fromkeys(sorted((topics & known.keys()) | without_node)))
 
     def _on_marked(self) -> None:
         context = self.context
@@ -47,7 +50,7 @@ class TopicDeletion(Part):
         marks = self._read([DeleteTopicsZnode.topic_path(t) for t in marked])
         if any(t not in context.assignments for t in marked):
             self.topic_changes.refresh(watched=True)  # it may have been created a moment ago
-        unknown = [t for t in marked if t not in context.assignments]
+        unknown = self._without_node([t for t in marked if t not in context.assignments])
         if unknown:
             log.warning("marked for deletion, but there is no such topic: %s", ", ".join(sorted(unknown)))
             self.zookeeper.delete_as_read({path: marks[path] for path in map(DeleteTopicsZnode.topic_path, unknown)})
@@ -56,6 +59,21 @@ class TopicDeletion(Part):
             log.info("topics queued for deletion: %s", ", ".join(new))
             context.deleting.update(dict.fromkeys(new))
             self.resume(new)
+
+    def _without_node(self, unknown: Collection[str]) -> set[str]:
+        """Return those of the topics that are not there. The others' nodes cannot be read, so who has replicas is unknown.
+
+        They and their marks stay (Z-35): without their nodes nobody would ever tell the brokers to delete them.
+        """
+        if not unknown:
+            return set()
+        nodes = self._read([TopicZnode.path(topic) for topic in unknown])
+        unreadable = {topic for topic in unknown if nodes[TopicZnode.path(topic)] is not None}
+        if unreadable:
+            log.error("marked for deletion, but not deleted, as their nodes in %s cannot be read: %s; mend them, and the "
+                      "next mark or the next controller has them deleted", TopicsZnode.PATH,
+                      ", ".join(sorted(unreadable)))  # fmt: skip
+        return set(unknown) - unreadable
 
     def _read(self, paths: list[str]) -> dict[str, Node | None]:
         return dict(zip(paths, self.session.get_many(paths), strict=True))

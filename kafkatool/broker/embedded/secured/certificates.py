@@ -5,7 +5,7 @@ import ipaddress
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -24,6 +24,7 @@ from kafkatool.core.security.credential_files import write_credential_file
 _AUTHORITY_DAYS: Final = 3650
 _LEAF_DAYS: Final = 397
 _RENEWED_WITH_DAYS_LEFT: Final = 7
+Validity = Literal["now", "expired", "not yet"]
 _BROKER_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
 
@@ -75,16 +76,16 @@ class Authority:
         *,
         names: Iterable[str] = (),
         days: int = _LEAF_DAYS,
-        expired: bool = False,
+        validity: Validity = "now",
     ) -> Certificate:
         """Take the one that is there, or make it: ``<name>.pem``, ``.key`` and ``.p12``. ``names``: hosts and addresses."""
         made = Certificate(*(self.directory / f"{name}.{kind}" for kind in ("pem", "key", "p12")))
         there = made.certificate.exists() and made.key.exists() and made.keystore.exists()
-        if there and not expired and not _is_due(x509.load_pem_x509_certificate(made.certificate.read_bytes())):
+        if there and validity == "now" and not _is_due(x509.load_pem_x509_certificate(made.certificate.read_bytes())):
             return made
         key = ec.generate_private_key(ec.SECP256R1())
         owner = x509.Name.from_rfc4514_string(subject)
-        builder = _builder(owner, self._certificate.subject, key.public_key(), days, expired=expired)
+        builder = _builder(owner, self._certificate.subject, key.public_key(), days, validity)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         builder = builder.add_extension(_usage(sign=False), critical=True)
         builder = builder.add_extension(
@@ -122,11 +123,10 @@ def _builder(
     issuer: x509.Name,
     key: ec.EllipticCurvePublicKey,
     days: int,
-    *,
-    expired: bool = False,
+    validity: Validity = "now",
 ) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
-    start = now - datetime.timedelta(days=days + 1 if expired else 1)
+    start = now + datetime.timedelta(days={"now": -1, "expired": -days - 1, "not yet": 1}[validity])
     return (
         x509.CertificateBuilder()
         .subject_name(subject)

@@ -17,7 +17,7 @@ from kafkatool.core.errors import RefusedError
 from kafkatool.core.security.credential_files import make_private_directory, write_credential_file
 
 if TYPE_CHECKING:
-    from kafkatool.broker.embedded.secured.certificates import Certificate
+    from kafkatool.broker.embedded.secured.certificates import Certificate, Validity
     from kafkatool.core.security.client_security import ClientSecurity
     from kafkatool.core.security.scram import Credential
     from kafkatool.core.security.zookeeper_security import ZooKeeperSecurity
@@ -236,7 +236,7 @@ class ClusterSecurity:
         self._write_client_files(user, SCRAM)
 
     def certificate(
-        self, subject: str, *, expired: bool, authority: str | None, names: tuple[str, ...]
+        self, subject: str, *, validity: "Validity", authority: str | None, names: tuple[str, ...]
     ) -> "Certificate":
         """Make a certificate for a client, or a bad one; ``authority``: another than the cluster's."""
         from kafkatool.broker.embedded.secured.certificates import Authority
@@ -244,9 +244,12 @@ class ClusterSecurity:
         if not self.has_certificates:
             raise RefusedError(f"a cluster with security={self.protocol.lower()!r} takes no certificates")
         issuer = Authority.open(self.directory, authority or "ca")
-        name = subject.partition("=")[2].partition(",")[0] + ("-expired" if expired else "")
+        name = (
+            subject.partition("=")[2].partition(",")[0]
+            + {"expired": "-expired", "not yet": "-not-yet", "now": ""}[validity]
+        )
         name += f"-{authority}" if authority else ""
-        return issuer.certificate(name, subject, self._keep_password(_STORE), names=names, expired=expired)
+        return issuer.certificate(name, subject, self._keep_password(_STORE), names=names, validity=validity)
 
     # --- what clients are told ----------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from kafkatool.broker.replication.leading.delayed_produce import AppendResult, A
 from kafkatool.broker.replication.leading.delayed_requests import DelayedRequests
 from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
 from kafkatool.broker.replication.partition.partition import ALL_IN_SYNC
-from kafkatool.broker.storage.batches.append_error import AppendError
+from kafkatool.broker.storage.batches.append_error import AppendError, TooMuchInsideError
 from kafkatool.broker.storage.batches.older_entries import OlderEntries
 from kafkatool.broker.storage.batches.produced_sets import as_stored
 from kafkatool.broker.storage.log_config import RECORD_BATCHES
@@ -41,6 +41,8 @@ class Appends:
         self._produces = delayed.produces
         self._fetches = delayed.fetches
         self._acks_all_allowed = acks_all_allowed
+        self.on_too_much: Callable[[TopicPartition, TooMuchInsideError], object] = lambda _partition, _error: None
+        """Told of each batch that is refused for what is inside; must not wait for anything."""
 
     def append(
         self,
@@ -118,6 +120,8 @@ class Appends:
             )
         except AppendError as e:
             partition.counts.failed_appends += 1
+            if isinstance(e, TooMuchInsideError):
+                self.on_too_much(topic_partition, e)
             return AppendResult(e.code, message=str(e), record_errors=e.record_errors)
         except StorageError as e:
             log.error("append to %s failed: %s", topic_partition, e)

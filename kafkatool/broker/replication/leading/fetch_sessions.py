@@ -6,7 +6,7 @@ Source: Kafka 1.1.1 server/FetchSession.scala.
 import random
 import threading
 from collections.abc import Callable, Collection, Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafkatool.broker.replication.leading.fetch_session import FetchEntries, FetchResults, FetchSession
 from kafkatool.broker.replication.partition.partition_reads import Reader
@@ -16,7 +16,7 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.fetch import FetchRequest
 
-_MOST_PARTITIONS = 1_000_000  # a few hundred megabytes; without a session a fetch is served as well
+MOST_PARTITIONS: Final = 1_000_000  # a few hundred megabytes; without a session a fetch is served as well
 _EVICTION_MS = 120_000  # a session not used for that long is closed when another is opened
 
 
@@ -43,10 +43,12 @@ class FetchPlan(NamedTuple):
 class FetchSessions:
     """The sessions of one broker, at most ``slots``. Thread-safe."""
 
-    def __init__(self, slots: int, clock_ms: Callable[[], float], *, most_partitions: int = _MOST_PARTITIONS) -> None:
+    def __init__(self, slots: int, clock_ms: Callable[[], float], *, most_partitions: int = MOST_PARTITIONS) -> None:
         """Take ``most_partitions``: what all sessions of consumers, or all of followers, may hold together."""
         self.on_closed: Callable[[FetchSession], object] = lambda _: None
         """Told of each session that was closed; must not wait for anything."""
+        self.on_full: Callable[[], object] = lambda: None
+        """Told when a fetch goes without a session, or loses it, for the partitions there are; must not wait."""
         self._slots = slots
         self._most_partitions = most_partitions
         self._clock_ms = clock_ms
@@ -115,6 +117,7 @@ class FetchSessions:
             self._unwatch(session, gone)
             if added and not self._have_room(0, session.privileged):
                 self._close(session.id)
+                self.on_full()
 
     def _unwatch(self, session: FetchSession, partitions: Iterable[TopicPartition]) -> None:
         for topic_partition in partitions:
@@ -129,6 +132,7 @@ class FetchSessions:
             now_ms = self._clock_ms()
             self._close_stale(now_ms)
             if not self._have_room(size, privileged):
+                self.on_full()
                 return None
             if len(self._sessions) >= self._slots and not self._evict_for(privileged):
                 return None

@@ -175,10 +175,10 @@ class Partition:
 
     def _adopt(self, state: LeaderAndIsrPartition) -> None:
         self.controller_epoch = state.controller_epoch
-        self.leader_epoch = state.leader_epoch
         self.assigned = tuple(state.replicas)
         others = [b for b in state.replicas if b != self.broker_id]
         self.remote = {b: self.remote.get(b) or RemoteReplica(b) for b in others}
+        self.leader_epoch = state.leader_epoch
 
     def _located(self, offset: int) -> LogOffset:
         """Return the offset with its place in the log; outside the log, the log's start (BRK-46)."""

@@ -194,6 +194,20 @@ def test_a_broker_that_is_removed_is_tried_no_more(monkeypatch: pytest.MonkeyPat
     assert "send 2" not in script.done
 
 
+@pytest.mark.spec("CTL-17", "CTL-49")
+def test_the_answer_of_a_broker_that_is_removed_meanwhile_is_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(failures=0)
+    script.may_answer.clear()
+    found = scripted(script, monkeypatch)
+    answers: list[object] = []
+    found.send(update(1)._replace(on_answer=answers.append))
+    eventually(lambda: script.on_wire == 1, "the request to be on its way", 60)
+    found.close()
+    script.may_answer.set()
+    eventually(has_ended, "the end of the sender's thread", 60)
+    assert answers == [] and script.on_wire == 0, "though it came"
+
+
 @pytest.mark.spec("CTL-49")
 def test_a_request_for_a_broker_without_channel_is_dropped_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     sent: list[tuple[int, ControlRequest]] = []

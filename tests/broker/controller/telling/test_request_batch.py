@@ -181,6 +181,16 @@ def test_a_role_is_told_with_its_decision_its_order_and_its_leaders_address() ->
     ], "those that it names, and no other"
 
 
+@pytest.mark.spec("CTL-53")
+def test_what_is_new_stays_so_where_another_change_of_the_same_batch_is_told_with_it() -> None:
+    sending = Sending()
+    with sending.batch.filling():
+        sending.batch.add_leader_and_isr([1], T0, state(2, 3, 2), (2, 1, 3), is_new=True)
+        sending.batch.add_leader_and_isr([1, 3], T0, state(2, 2, epoch=5, version=8), (2, 1, 3))
+    told = [(b, s) for b, _, m in sending.sent if isinstance(m, LeaderAndIsrRequest) for s in m.partition_states]
+    assert [(b, s.leader_epoch, s.isr, s.is_new) for b, s in told] == [(1, 5, [2], True), (3, 5, [2], False)]
+
+
 @pytest.mark.spec("CTL-54", "CTL-12")
 def test_metadata_names_every_registered_broker_with_all_its_endpoints_and_its_rack() -> None:
     sending = Sending()
@@ -231,6 +241,9 @@ def test_partitions_being_deleted_are_in_every_metadata_request_with_leader_minu
 @pytest.mark.parametrize(
     ("protocol", "versions"),
     [
+        ("0.10.0", (0, 2, 0)),
+        ("0.10.1", (0, 2, 0)),
+        ("0.10.2", (0, 3, 0)),
         ("0.11.0", (0, 3, 0)),
         ("1.0", (1, 4, 0)),
         ("1.1", (1, 4, 0)),

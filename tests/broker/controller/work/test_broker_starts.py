@@ -80,6 +80,29 @@ def test_a_start_tries_every_offline_partition_also_where_the_started_broker_has
     assert cluster.state("t").leader == 2
 
 
+@pytest.mark.spec("CTL-33", "CTL-34")
+def test_replicas_come_online_before_partitions_are_tried_and_moves_and_deletions_go_on_behind_both() -> None:
+    cluster = FakeCluster(1, 2, 3, properties={**NO_REBALANCE, "delete.topic.enable": "true"})
+    cluster.create_topic("new", {0: [4]})
+    cluster.create_topic("moved", {0: [2, 3]})
+    cluster.create_topic("doomed", {0: [2, 4]})
+    cluster.reassign({TopicPartition("moved", 0): [2, 4]})
+    cluster.delete_topic("doomed")  # both wait for 4
+    cluster.log.lines.clear()
+    cluster.start(4)
+    cluster.work(1)
+    of_start = [f"Changed state of replica 4 for partition {topic}-0" for topic in ("new", "doomed", "moved")]
+    *replicas, elected, driven, _, stopped, _, deleted = cluster.log.told("Changed ", "Sent ")
+    assert [line.partition(" from ")[0] for line in replicas] == of_start
+    assert {line.rpartition(" ")[2] for line in replicas} == {"OnlineReplica"}
+    assert elected.startswith("Changed partition new-0 from NewPartition to OnlinePartition")
+    assert driven.startswith("Sent LeaderAndIsr request") and driven.endswith("being reassigned moved-0")
+    assert (stopped, deleted) == (
+        f"{of_start[1]} from OnlineReplica to OfflineReplica",
+        f"{of_start[1]} from OfflineReplica to ReplicaDeletionStarted",
+    )
+
+
 @pytest.mark.spec("CTL-36")
 def test_a_returning_broker_follows_who_leads_and_leads_only_what_nobody_leads() -> None:
     cluster = FakeCluster(1, 2, 3, properties=NO_REBALANCE)

@@ -125,7 +125,7 @@ def test_one_event_is_one_leader_and_isr_and_one_update_metadata_per_broker() ->
     assert len(cluster.leader_and_isr()) == 150
 
 
-@pytest.mark.spec("CTL-71", "CTL-73", "CTL-33")
+@pytest.mark.spec("CTL-71", "CTL-73", "CTL-33", "CTL-65")
 def test_a_partition_without_live_replica_waits_for_one() -> None:
     cluster = FakeCluster(1, 2)
     cluster.create_topic("t", {0: [7, 8], 1: [7, 2]})
@@ -493,3 +493,27 @@ def test_a_topic_gone_when_it_is_read_is_absent() -> None:
     cluster.restart(3)
     assert cluster.state("t").isr == (1, 2)
     assert list(context(cluster).assignments) == ["t"] and sorted(context(cluster).brokers) == [1, 2, 3]
+
+
+@pytest.mark.spec("Z-36")
+@pytest.mark.parametrize("data", [None, b""], ids=["gone", "empty"])
+def test_a_state_that_is_gone_or_empty_when_it_is_read_keeps_no_other_partition_back(
+    data: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = FakeCluster(1, 2, 3)
+    cluster.create_topic("t", {0: [2, 3], 1: [2, 3]})
+    path = PartitionStateZnode.path(TopicPartition("t", 0))
+    if data is None:
+        cluster.zk.delete(path)
+    else:
+        cluster.zk.set(path, data, -1)
+    term = cluster.controller.term
+    cluster.sent.clear()
+    cluster.kill(2)
+    cluster.run()
+    assert cluster.state("t", 1) == LeaderAndIsr(3, 1, (3,), 1)
+    node = cluster.zk.get(path)
+    assert (node and node.data) == data, "nor is it written"
+    assert [(b, s.partition) for b, s in cluster.leader_and_isr()] == [(3, 1)]
+    assert cluster.controller.term is term
+    assert not [r for r in caplog.records if r.getMessage().startswith("Error while")]

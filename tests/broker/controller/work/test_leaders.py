@@ -15,6 +15,7 @@ from kafkatool.core.protocol.messages.leader_and_isr import (
     LeaderAndIsrResponsePartition,
 )
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest
+from kafkatool.core.zookeeper.session import Watch
 from kafkatool.core.zookeeper.znodes import (
     ControllerEpochZnode,
     IsrChangeZnode,
@@ -240,8 +241,8 @@ def test_the_ratio_is_of_the_partitions_that_prefer_the_broker_without_topics_be
     assert [cluster.state(*p).leader for p in two] == [2, 2] and cluster.state("v").leader == 2
 
 
-@pytest.mark.spec("CTL-109")
-@pytest.mark.parametrize("hindrance", ["the broker is shutting down", "an election is under way"])
+@pytest.mark.spec("CTL-109", "ELE-12")
+@pytest.mark.parametrize("hindrance", ["the broker is away", "the broker is shutting down", "an election is under way"])
 def test_the_rebalance_does_not_even_try_while_something_is_in_its_way(
     hindrance: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -252,13 +253,17 @@ def test_the_rebalance_does_not_even_try_while_something_is_in_its_way(
     cluster.restart(2)
     term = cluster.controller.term
     assert term is not None
-    if hindrance == "the broker is shutting down":
+    registered = dict(term.context.brokers)
+    if hindrance == "the broker is away":
+        term.context.brokers.pop(2)
+    elif hindrance == "the broker is shutting down":
         term.context.shutting_down.add(2)
     else:
         term.context.electing[TopicPartition("u", 0)] = None
     caplog.clear()
     term.rebalance.check()
     assert cluster.state("t").leader == 3 and not caplog.records
+    term.context.brokers.update(registered)
     term.context.shutting_down.clear()
     term.context.electing.clear()
     term.rebalance.check()
@@ -470,9 +475,9 @@ def test_controlled_shutdown_moves_leaders_and_empties_the_isr() -> None:
     followed = {n for n in replicated if before[n] != stopping}
     assert len(followed) == 2
     assert {p.partition for _, _, p in cluster.stops()} == followed
-    led = {b for b, s in cluster.leader_and_isr() if s.partition not in followed}
-    assert led == {stopping, other}, "also to the one that stops, of what it led"
-    assert {b for b, s in cluster.leader_and_isr() if s.partition in followed} == {other}
+    assert {(b, s.partition) for b, s in cluster.leader_and_isr()} == {
+        (b, n) for n in replicated for b in ((other,) if n in followed else (stopping, other))
+    }, "also to the one that stops, of what it led"
     assert {b for b, _ in cluster.metadata()} == {stopping, other}
     assert stopping in {b for b, _ in cluster.metadata()}  # still registered, still told
     assert term.controlled_shutdown.serve(77, None) == (ErrorCode.BROKER_NOT_AVAILABLE, [])
@@ -499,8 +504,11 @@ def test_a_stopping_follower_is_stopped_before_the_others_hear_and_leads_nothing
     cluster.run()
     assert cluster.state("t") == LeaderAndIsr(2, 1, (2, 4), 1)
     assert cluster.state("t", 1) == LeaderAndIsr(3, 0, (3,), 1), "the only one: not touched"
-    told = [b for b, m in cluster.sent if isinstance(m, LeaderAndIsrRequest)]
-    assert sorted(told) == [2, 4]
+    assert cluster.state("t", 2) == LeaderAndIsr(4, 1, (4, 2), 1)
+    told = [
+        (b, [s.partition for s in m.partition_states]) for b, m in cluster.sent if isinstance(m, LeaderAndIsrRequest)
+    ]
+    assert sorted(told) == [(2, [0, 2]), (4, [0, 2])]
     stopped, asked = next((i, m) for i, (_, m) in enumerate(cluster.sent) if isinstance(m, StopReplicaRequest))
     assert [p.partition for p in asked.partitions] == [0, 2]
     assert stopped < next(i for i, (_, m) in enumerate(cluster.sent) if isinstance(m, LeaderAndIsrRequest))
@@ -629,6 +637,29 @@ def test_notifications_that_make_no_sense(
         assert "skipped" not in caplog.text, "they are told of once, not at every event"
 
 
+@pytest.mark.spec("Z-36")
+@pytest.mark.parametrize("znode", [IsrChangeZnode, LogDirEventZnode])
+def test_notifications_that_are_gone_when_they_are_read_are_no_error(
+    znode: type[IsrChangeZnode | LogDirEventZnode], caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = FakeCluster(1, 2)
+    cluster.create_topic("t", {0: [1, 2]})
+    children = cluster.brokers[1].session.children
+
+    def with_a_ghost(path: str, watch: Watch | None = None) -> list[str] | None:
+        names = children(path, watch)
+        return [*(names or ()), f"{znode.PREFIX.rpartition('/')[2]}0"] if path == znode.PATH else names
+
+    cluster.brokers[1].session.children = with_a_ghost  # type: ignore[method-assign]
+    cluster.sent.clear()
+    data = IsrChangeZnode.encode([T0]) if znode is IsrChangeZnode else LogDirEventZnode.encode(2)
+    cluster.zk.create(f"{znode.PREFIX}1", data)
+    cluster.run()
+    assert {s.partition for _, m in cluster.metadata() for s in m.partition_states} == {0}, "the other one is served"
+    assert cluster.zk.children(znode.PATH) == [] and cluster.controller_epoch == 1
+    assert not [r for r in caplog.records if r.levelname in ("WARNING", "ERROR")]
+
+
 @pytest.mark.spec("Z-47", "Z-36")
 def test_without_the_parent_of_log_directory_events_a_controller_rules_all_the_same() -> None:
     cluster = FakeCluster(1, 2)
@@ -695,6 +726,7 @@ def test_a_failed_log_directory_costs_its_replicas_their_roles_until_it_is_back(
     broken.storage_errors = set()
     cluster.kill(2)
     cluster.run()
+    assert context(cluster).failed_replicas == {}, "what it lacked is of the life that is over"
     cluster.restart(2)
     assert cluster.state("t", 0).isr == (3, 2)
 
@@ -775,3 +807,54 @@ def test_a_replica_that_failed_at_any_leader_and_isr_is_dead_until_an_answer_wit
     assert set(map(tuple, offline())) == {()}
     cluster.elect_preferred(T0)
     assert cluster.state("t").leader == 2
+
+
+@pytest.mark.spec("CTL-122", "CTL-61")
+@pytest.mark.parametrize(
+    ("occasion", "failing", "number", "leader", "isr"),
+    [
+        ("partitions are added", 2, 1, 3, (3, 4)),
+        ("its broker starts", 2, 0, 3, (3, 4)),
+        ("failover", 3, 0, 2, (2, 4)),
+        ("the leader dies", 3, 0, 4, (4,)),
+        ("a follower dies", 3, 0, 2, (2,)),
+        ("preferred election", 2, 0, 3, (3, 4)),
+        ("reassignment", 5, 0, 2, (2, 3, 4)),
+        ("a follower stops", 3, 0, 2, (2,)),
+        ("the leader stops", 3, 0, 4, (4,)),
+    ],
+)
+def test_56_as_the_answer_to_any_leader_and_isr_costs_the_replica_its_role(
+    occasion: str, failing: int, number: int, leader: int, isr: tuple[int, ...]
+) -> None:
+    cluster = FakeCluster(1, 5, 2, 3, 4, properties=NO_REBALANCE)
+    cluster.create_topic("t", {0: [2, 3, 4]})
+    if occasion in ("its broker starts", "preferred election"):
+        cluster.kill(2)
+        cluster.run()
+    if occasion == "preferred election":
+        cluster.restart(2)
+        assert cluster.state("t").isr == (3, 4, 2)
+    cluster.catching_up = False
+    if occasion == "its broker starts":
+        cluster.start(2)
+    partition = TopicPartition("t", number)
+    cluster.brokers[failing].storage_errors = {partition}
+    term = cluster.controller.term
+    assert term is not None
+    match occasion:
+        case "partitions are added":
+            cluster.zk.set(TopicZnode.path("t"), TopicZnode({0: (2, 3, 4), 1: (2, 3, 4)}).encode(), -1)
+        case "failover" | "the leader dies" | "a follower dies":
+            cluster.kill({"failover": 1, "the leader dies": 2, "a follower dies": 4}[occasion])
+        case "preferred election":
+            cluster.elect_preferred(T0)
+        case "reassignment":
+            cluster.reassign({T0: [2, 3, 5]})
+        case "a follower stops" | "the leader stops":
+            term.controlled_shutdown.serve(4 if occasion == "a follower stops" else 2, None)
+    cluster.run()
+    assert (cluster.state("t", number).leader, cluster.state("t", number).isr) == (leader, isr)
+    assert context(cluster).failed_replicas == {partition: {failing}}
+    told = [s.offline_replicas for _, m in cluster.metadata() for s in m.partition_states if s.partition == number]
+    assert failing in told[-1]

@@ -69,7 +69,7 @@ def test_zookeeper_shows_the_documents_sequence() -> None:
     assert observer.epochs[-1] == 3  # steps 2, 7 and 8
     assert not cluster.exists(ReassignmentZnode.PATH)
     assert {b for b, delete, _ in cluster.stops() if delete} == {1, 2, 3}
-    assert [d for b, d, _ in cluster.stops() if b == 2] == [False, True]
+    assert all([d for b, d, _ in cluster.stops() if b == old] == [False, True] for old in (1, 2, 3))
 
 
 @pytest.mark.spec("RSN-11", "CTL-90", "Z-21")
@@ -166,6 +166,7 @@ def test_with_all_targets_in_sync_already_nothing_is_prepared() -> None:
 @pytest.mark.spec("CTL-90")
 def test_the_isr_is_watched_before_anything_is_written() -> None:
     cluster = six_brokers()
+    cluster.catching_up = False
     watched: list[bool] = []
     controller = cluster.brokers[1].session
 
@@ -177,7 +178,11 @@ def test_the_isr_is_watched_before_anything_is_written() -> None:
     cluster.ensemble.on_write = look
     cluster.reassign({T0: [4, 5, 9]})  # 9 is down: it waits at step 4
     assert watched[0]
-    assert cluster.is_watched(PartitionStateZnode.path(T0)), "also after each growth of the ISR"
+    for isr in ((1, 2, 3), (1, 2, 3, 4), (1, 2, 3, 4, 5)):
+        cluster.zk.set(PartitionStateZnode.path(T0), PartitionStateZnode.encode(LeaderAndIsr(1, 1, isr, 1)), -1)
+        assert not cluster.is_watched(PartitionStateZnode.path(T0)), "it has fired"
+        cluster.run()
+        assert cluster.is_watched(PartitionStateZnode.path(T0)), "after each growth of the ISR"
 
 
 @pytest.mark.spec("CTL-91", "CTL-57", "CTL-94")
@@ -241,9 +246,12 @@ def test_a_leader_among_the_targets_that_is_not_live_is_replaced_all_the_same() 
     term = cluster.controller.term
     assert term is not None
     term.context.shutting_down.add(1)
+    cluster.sent.clear()
     cluster.catching_up = True
     cluster.run()
     assert cluster.assignment("t") == {0: (1, 4)} and cluster.state("t") == LeaderAndIsr(4, 3, (1, 4), 1)
+    elected = [(b, s.leader, s.replicas) for b, s in cluster.leader_and_isr() if s.leader_epoch == 2]
+    assert elected == [(b, 4, [1, 4]) for b in (1, 4)]
 
 
 @pytest.mark.spec("CTL-96")
@@ -256,7 +264,7 @@ def test_an_entry_goes_when_its_own_partition_is_done() -> None:
     assert node is not None and ReassignmentZnode.decode(node.data) == {T0: (2, 9)}
 
 
-@pytest.mark.spec("CTL-87")
+@pytest.mark.spec("CTL-87", "Z-44")
 def test_what_is_under_way_is_not_begun_again_when_the_request_grows() -> None:
     cluster = FakeCluster(1, 2, 3, 4, properties=STABLE)
     cluster.create_topic("t", {0: [1, 2], 1: [1, 2]})
@@ -353,7 +361,7 @@ def test_the_next_controller_finishes_after_a_crash_behind_every_write(wanted: t
         crashes += 1
         seen = [(assigned, leader) for assigned, leader, _ in observer.seen]
         assert [row for row, _ in itertools.groupby(seen)] == rows, crashes
-        assert all(leader in isr and set(isr) <= set(both) for _, leader, isr in observer.seen), crashes
+        assert all(leader in isr and set(isr) <= set(assigned) for assigned, leader, isr in observer.seen), crashes
         assert observer.epochs == sorted(observer.epochs), crashes
         assert cluster.controller_id != 8
         state = cluster.state("t")
@@ -437,6 +445,7 @@ def test_a_crash_while_the_isr_grows_leaves_the_rest_to_the_next_controller(grow
         growths += session is leader and op.path == PartitionStateZnode.path(T0)
         if growths == grown and 8 in cluster.brokers and not cluster.brokers[8].session.crashed:
             cluster.network.clear()
+            cluster.sent.clear()
             cluster.brokers[8].session.crash()
             noted = writes_of(cluster, 7)
 
@@ -454,6 +463,9 @@ def test_a_crash_while_the_isr_grows_leaves_the_rest_to_the_next_controller(grow
     ]
     assert cluster.assignment("t") == {0: (4, 5, 6)}
     assert all(T0 in cluster.brokers[old].deleted for old in (1, 2, 3)), "OAR - RAR, found as AR - RAR"
+    told = {b: m.partition_states for b, m in cluster.metadata()}
+    assert sorted(told) == [1, 2, 3, 4, 5, 6, 7]
+    assert {(s.leader, *s.replicas) for states in told.values() for s in states} == {(4, 4, 5, 6)}, "step 12"
 
 
 @pytest.mark.spec("CTL-98", "CTL-99")
@@ -467,6 +479,8 @@ def test_a_request_that_nobody_has_begun_is_carried_out_by_the_next_and_one_of_a
     cluster.run()
     assert noted[0] == f"replicas {BOTH}" and noted[-1] == "request deleted"
     assert cluster.assignment("t") == {0: (4, 5, 6)} and cluster.state("t").leader == 4
+    assert sorted(cluster.state("t").isr) == [4, 5, 6] and not cluster.exists(ReassignmentZnode.PATH)
+    assert all(T0 in cluster.brokers[old].deleted for old in (1, 2, 3))
     assert cluster.zk.children("/brokers/topics") == ["t"]
 
 

@@ -10,6 +10,7 @@ from kafkatool.broker.controller.moves import MoveOutcome, WantedMoves
 from kafkatool.core.model.moves import StoredMove
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.zookeeper.session import SetData
 from kafkatool.core.zookeeper.znodes import DeleteTopicsZnode, PartitionStateZnode, ReassignmentZnode, TopicZnode
 from tests.broker.controller.fake_cluster import FakeCluster
 from tests.core.zookeeper.ensemble import Crash
@@ -71,7 +72,16 @@ def test_a_move_is_stored_with_what_it_adds_and_removes_and_ends_as_asked(cluste
     assert cluster.state("t").isr == (1, 2, 3)
     assert node(cluster)["adding_replicas"] == {"0": [4]}, "4 has not caught up"
     seen: list[dict[str, object]] = []
-    cluster.ensemble.on_write = lambda *_: seen.append(node(cluster))
+    conditions: list[tuple[int, bool]] = []
+
+    def written(_: MemoryZooKeeper, op: object) -> None:
+        seen.append(node(cluster))
+        if isinstance(op, SetData) and op.path == TopicZnode.path("t"):
+            conditions.append((op.version, T0 in cluster.brokers[3].deleted))
+
+    cluster.ensemble.on_write = written
+    before = cluster.zk.get(TopicZnode.path("t"))
+    assert before is not None
     cluster.catching_up = True
     cluster.run()
     cluster.ensemble.on_write = lambda *_: None
@@ -79,10 +89,65 @@ def test_a_move_is_stored_with_what_it_adds_and_removes_and_ends_as_asked(cluste
     kept_whole = [{"version": 2, "topic_id": "abc", "own": 7, **lists} for lists in (stored, at_rest)]
     assert [value for value in kept_whole if value in seen] == kept_whole
     assert all(value in kept_whole for value in seen), "the assignment and both lists change in one write"
+    assert conditions == [(before.version, True)], "on the version that was read, after what is removed was deleted"
     assert node(cluster) == {"version": 2, "topic_id": "abc", "own": 7, **at_rest}
     assert set(cluster.state("t").isr) == {4, 2, 1}
     assert (3, True, T0) in cluster.stops() and T0 in cluster.brokers[3].deleted
     assert ongoing(cluster) == {}
+
+
+@pytest.mark.spec("ADM-70")
+def test_a_later_version_of_the_node_stays_and_a_move_by_node_adds_no_keys(cluster: FakeCluster) -> None:
+    topic = cluster.zk.get(TopicZnode.path("t"))
+    assert topic is not None
+    cluster.zk.set(TopicZnode.path("t"), orjson.dumps({**orjson.loads(topic.data), "version": 3}), topic.version)
+    cluster.run()
+    move(cluster, [4, 2, 1])
+    assert node(cluster)["version"] == 3
+    cluster.catching_up = True
+    cluster.run()
+    assert (node(cluster)["version"], node(cluster)["partitions"]) == (3, {"0": [4, 2, 1]})
+    cluster.create_topic("u", {0: [1, 2]})
+    before, cluster.catching_up = node(cluster, "u"), False
+    cluster.reassign({TopicPartition("u", 0): [3, 1]})
+    assert node(cluster, "u") == {**before, "partitions": {"0": [1, 2, 3]}}
+    cluster.catching_up = True
+    cluster.run()
+    assert node(cluster, "u") == {**before, "partitions": {"0": [3, 1]}}
+
+
+@pytest.mark.spec("ADM-74")
+def test_a_target_that_dies_is_waited_for(cluster: FakeCluster) -> None:
+    move(cluster, [4, 2, 1])
+    cluster.run()
+    cluster.kill(4)
+    cluster.catching_up = True
+    cluster.run()
+    assert node(cluster)["adding_replicas"] == {"0": [4]} and list(ongoing(cluster)) == [T0]
+    assert not cluster.brokers[3].deleted
+    cluster.restart(4)
+    cluster.run()
+    assert cluster.assignment("t")[0] == (4, 2, 1) and cluster.brokers[3].deleted == [T0]
+
+
+@pytest.mark.spec("ADM-74")
+def test_a_topic_marked_for_deletion_while_it_moves_is_deleted_once_it_has(cluster: FakeCluster) -> None:
+    move(cluster, [4, 2, 1])
+    cluster.run()
+    cluster.zk.create(DeleteTopicsZnode.topic_path("t"))
+    cluster.run()
+    assert node(cluster)["adding_replicas"] == {"0": [4]}
+    seen: list[bool] = []
+    cluster.ensemble.on_write = lambda *_: seen.append(
+        (found := cluster.zk.get(TopicZnode.path("t"))) is not None
+        and orjson.loads(found.data)["partitions"] == {"0": [4, 2, 1]}
+    )
+    cluster.catching_up = True
+    cluster.run()
+    cluster.ensemble.on_write = lambda *_: None
+    assert any(seen), "first it came to where it was to go"
+    assert cluster.zk.get(TopicZnode.path("t")) is None
+    assert cluster.zk.get(DeleteTopicsZnode.topic_path("t")) is None
 
 
 @pytest.mark.spec("ADM-65", "ADM-73")
@@ -131,14 +196,14 @@ def test_a_cancel_goes_back_to_the_origin_at_once(cluster: FakeCluster, by_znode
     assert set(cluster.assignment("t")[0]) == {1, 2, 3, 4, 5}
     cluster.sent.clear()
     move(cluster, None)
-    assert sorted(cluster.assignment("t")[0]) == [1, 2, 3] and ongoing(cluster) == {}
+    assert cluster.assignment("t")[0] == (1, 2, 3) and ongoing(cluster) == {}
     assert not cluster.exists(ReassignmentZnode.PATH)
     cluster.run()
     assert "dropped_replicas" not in node(cluster)
     assert cluster.brokers[4].deleted == cluster.brokers[5].deleted == [T0]
     assert [b for b, delete, _ in cluster.stops() if delete and b in (1, 2, 3)] == []
     told = [s for b, s in cluster.leader_and_isr() if b == 1]
-    assert sorted(told[-1].replicas) == [1, 2, 3]
+    assert list(told[-1].replicas) == [1, 2, 3]
     assert alter(cluster, {T0: None})[T0].error is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
@@ -150,29 +215,34 @@ def test_another_order_is_done_at_once_and_what_is_so_already_changes_nothing(cl
     assert cluster.state("t").leader == before.leader
     assert cluster.state("t").leader_epoch == before.leader_epoch + 1
     cluster.run()
-    at_rest = cluster.zk.get(TopicZnode.path("t"))
+    nodes = (TopicZnode.path("t"), PartitionStateZnode.path(T0))
+    at_rest = [cluster.zk.get(path) for path in nodes]
     move(cluster, [3, 1, 2])
-    assert cluster.zk.get(TopicZnode.path("t")) == at_rest
+    cluster.run()
+    assert [cluster.zk.get(path) for path in nodes] == at_rest
     move(cluster, [4, 3, 1])
-    running = cluster.zk.get(TopicZnode.path("t"))
+    cluster.run()
+    running = [cluster.zk.get(path) for path in nodes]
     move(cluster, [4, 3, 1])
-    assert cluster.zk.get(TopicZnode.path("t")) == running
+    cluster.run()
+    assert [cluster.zk.get(path) for path in nodes] == running
 
 
 @pytest.mark.spec("ADM-64")
 def test_each_partition_is_refused_for_its_own_reason_and_the_others_go_on(cluster: FakeCluster) -> None:
     cluster.create_topic("u", {n: [1, 2] for n in range(6)})
     cluster.create_topic("gone", {0: [5]})
+    cluster.create_topic("half", {0: [1, 5]})
     cluster.kill(5)
     cluster.run()
     cluster.zk.create(DeleteTopicsZnode.topic_path("gone"))
     cluster.run()
-    u = [TopicPartition("u", n) for n in range(7)]
+    u, half = [TopicPartition("u", n) for n in range(7)], TopicPartition("half", 0)
     outcomes = alter(
         cluster,
         {
             u[0]: [], u[1]: [1, 1], u[2]: [1, -1], u[3]: [1, 5, 9], u[4]: None, u[5]: [2, 3], u[6]: [1],
-            TopicPartition("nope", 0): [1], TopicPartition("gone", 0): [1],
+            TopicPartition("nope", 0): [1], TopicPartition("gone", 0): [1], half: [1, 5, 2],
         },
     )  # fmt: skip
     bad, unknown = ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -187,8 +257,9 @@ def test_each_partition_is_refused_for_its_own_reason_and_the_others_go_on(clust
         u[6]: (unknown, "The partition does not exist."),
         TopicPartition("nope", 0): (unknown, "The partition does not exist."),
         TopicPartition("gone", 0): (unknown, "The partition does not exist."),
+        half: (ErrorCode.NONE, None),  # 5 is not alive, and was there before
     }  # fmt: skip
-    assert list(ongoing(cluster)) == [u[5]]
+    assert set(ongoing(cluster)) == {u[5], half}
     refused = alter(cluster, {T0: [1, 2], u[1]: [3, 4], u[5]: [2, 3, 4]}, may_change_factor=False)
     assert refused == {
         T0: (ErrorCode.INVALID_REPLICATION_FACTOR, "The replication factor is changed from 3 to 2"),

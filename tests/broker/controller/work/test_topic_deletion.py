@@ -145,6 +145,29 @@ def test_the_end_of_a_deletion_step_by_step() -> None:
     assert {s.topic for s in cluster.metadata()[-1][1].partition_states} == {"u"}
 
 
+@pytest.mark.spec("CTL-85")
+def test_what_changes_in_a_topic_while_its_nodes_are_deleted_is_not_taken_up() -> None:
+    cluster = FakeCluster(1, 2, 3, properties=DELETES)
+    cluster.create_topic("t", {0: [1, 2]})
+    controller = cluster.brokers[1].session
+    deleted: list[str] = []
+    sent: list[int] = []
+
+    def grow(session: MemoryZooKeeper, op: Op) -> None:
+        if isinstance(op, Delete) and session is controller:
+            deleted.append(op.path)
+            if len(deleted) == 1:
+                assert cluster.is_watched(TopicZnode.path("t"))
+                cluster.zk.set(TopicZnode.path("t"), TopicZnode({0: (1, 2), 1: (2, 3)}).encode(), -1)
+                sent.append(len(cluster.sent) + len(cluster.network))
+
+    cluster.ensemble.on_write = grow
+    cluster.delete_topic("t")
+    assert deleted and gone(cluster)
+    assert not cluster.is_watched(TopicZnode.path("t")) and fields_about(context(cluster), "t") == set()
+    assert sent == [len(cluster.sent)], "nobody is told anything of it"
+
+
 @pytest.mark.spec("CTL-55", "CTL-81")
 def test_every_update_metadata_names_a_topic_being_deleted_as_such_until_it_is_gone() -> None:
     """Whatever it is sent for, and by whichever controller; a broker that starts must not send clients there either."""
@@ -232,6 +255,37 @@ def test_an_entry_for_an_unknown_topic_is_removed(caplog: pytest.LogCaptureFixtu
     assert not cluster.exists(DeleteTopicsZnode.topic_path("nothing"))
     (warning,) = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert warning == "marked for deletion, but there is no such topic: nothing"
+
+
+@pytest.mark.spec("CTL-86", "Z-35")
+@pytest.mark.parametrize("data", [b"", b"{", b"[]"])
+@pytest.mark.parametrize("marked_for", ["the next controller", "this one"])
+def test_a_topic_whose_node_cannot_be_read_is_not_deleted_without_its_replicas(
+    data: bytes, marked_for: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = FakeCluster(1, 2, properties=DELETES)
+    cluster.create_topic("t", {0: [2]})
+    path, mark = TopicZnode.path("t"), DeleteTopicsZnode.topic_path("t")
+    whole = cluster.zk.get(path)
+    assert whole is not None and cluster.controller_id == 1
+    cluster.kill(1)
+    cluster.zk.set(path, data, whole.version)
+    if marked_for == "the next controller":
+        cluster.zk.create(mark)
+    cluster.run()
+    assert cluster.controller_id == 2
+    if marked_for == "this one":
+        cluster.delete_topic("t")
+    assert cluster.exists(mark) and cluster.exists(path) and cluster.exists(PartitionStateZnode.path(T0))
+    assert not cluster.stops()
+    (told,) = [r.getMessage() for r in caplog.records if "marked for deletion" in r.getMessage()]
+    assert told.startswith("marked for deletion, but not deleted, as their nodes in /brokers/topics cannot be read: t;")
+    cluster.zk.set(path, whole.data, whole.version + 1)
+    cluster.restart(1)
+    cluster.kill(2)
+    cluster.run()
+    cluster.restart(2)
+    assert gone(cluster) and (2, True, T0) in cluster.stops()
 
 
 @pytest.mark.spec("CTL-76", "CTL-77")
@@ -415,11 +469,13 @@ def test_deletion_waits_for_a_reassignment_and_admits_no_new_one(caplog: pytest.
     assert cluster.assignment("t") == {0: (1, 2, 3), 1: (1, 2)}, "nor does the one under way turn elsewhere"
     cluster.zk.set(ReassignmentZnode.PATH, ReassignmentZnode.encode({T0: (3, 2)}), -1)
     stopped_before: list[int] = []
+    ended_at: list[int] = []
 
     def note(session: MemoryZooKeeper, op: Op) -> None:
         if isinstance(op, Delete) and op.path == ReassignmentZnode.PATH:
             under_way = [c.broker.id for c, r in cluster.network if isinstance(r.message, StopReplicaRequest)]
             stopped_before.extend([b for b, _, _ in cluster.stops()] + under_way)
+            ended_at.append(len(cluster.sent) + len(cluster.network))
 
     cluster.ensemble.on_write = note
     cluster.catching_up = True
@@ -427,6 +483,10 @@ def test_deletion_waits_for_a_reassignment_and_admits_no_new_one(caplog: pytest.
     assert gone(cluster)
     assert not cluster.exists(ReassignmentZnode.PATH)
     assert stopped_before == [1, 1], "the old replica alone: what the topic has now is deleted after the move's end"
+    behind = [(b, type(m)) for b, m in cluster.sent[ended_at[0] :]]
+    metadata = [(b, UpdateMetadataRequest) for b in (1, 2, 3, 4)]
+    assert behind[:8] == metadata * 2, "of step 12, and then that of the deletion"
+    assert {kind for _, kind in behind[8:]} == {StopReplicaRequest}
 
 
 @pytest.mark.spec("CTL-78", "CTL-105", "CTL-27", "CTL-106")
@@ -531,7 +591,7 @@ def test_what_a_broker_answers_for_its_former_life_does_not_end_the_deletion() -
     assert gone(cluster)
 
 
-@pytest.mark.spec("CTL-81", "CTL-83")
+@pytest.mark.spec("CTL-81", "CTL-83", "CTL-84")
 @pytest.mark.parametrize("where", ["request", "partition"])
 def test_a_deletion_that_failed_is_tried_anew_when_all_are_answered_for_and_its_broker_is_back(where: str) -> None:
     cluster = FakeCluster(1, 2, 3, 4, properties=DELETES)

@@ -22,6 +22,7 @@ from kafkatool.core.protocol.messages.leader_and_isr import (
     LeaderAndIsrResponse,
 )
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkatool.core.zookeeper.znodes import LogDirEventZnode
 from tests.broker.replication.world import (
     BROKER_EPOCH,
     CONSUMER,
@@ -218,7 +219,7 @@ def test_a_follower_that_becomes_leader_is_fetched_for_no_longer(broker: World) 
     assert "since it is already the leader" in broker.lines.written[-2][1]
 
 
-@pytest.mark.spec("BRK-29", "BRK-89", "BRK-90", "BRK-100", "CTL-123")
+@pytest.mark.spec("BRK-29", "BRK-89", "BRK-90", "BRK-98", "BRK-100", "CTL-123")
 def test_what_waits_on_a_leader_fails_when_it_becomes_follower(broker: World) -> None:
     broker.lead(isr=(1, 2, 3))
     produced = broker.produce(acks=-1)
@@ -270,7 +271,7 @@ def test_a_deposed_leader_serves_nobody_while_the_new_one_is_unknown(broker: Wor
     assert partition.leader_epoch == 4
 
 
-@pytest.mark.spec("BRK-30")
+@pytest.mark.spec("BRK-30", "BRK-65")
 def test_the_leaders_of_the_request_serve_when_the_cache_does_not_know_them(
     broker: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -323,6 +324,23 @@ def test_control_requests_take_turns(broker: World) -> None:
         thread.join(60)
     assert order[0] == "leader_and_isr"
     assert broker.cache.contains(TP)
+
+
+@pytest.mark.spec("Z-47")
+def test_a_broker_that_cannot_tell_of_a_failed_directory_serves_the_others_all_the_same(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with world(tmp_path, clock=Clock(), log_dirs=f"{tmp_path / 'a'},{tmp_path / 'b'}") as broker:
+        broker.lead(TP)
+        broker.lead(TP1)
+        broker.know(TP, TP1)
+        broker.zookeeper.delete(LogDirEventZnode.PATH)
+        failed = broker.partition(TP).log.directory.parent
+        broker.fail_disk(failed)
+        assert broker.produce(TP)[0].error == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (broker.produce(TP1)[0].error, broker.fetch(0, CONSUMER, TP1)[0].error) == (0, 0)
+        assert LogDirEventZnode.PATH not in broker.zookeeper.nodes, "it is not made, either"
+    assert f"the controller could not be told that log dir {failed} failed" in caplog.text
 
 
 @pytest.mark.spec("BRK-33", "BRK-80", "BRK-110", "BRK-146", "BRK-159", "Z-47")

@@ -84,6 +84,22 @@ def fetcher_of(broker: World, leader: Any, *partitions: TopicPartition) -> Repli
     return made
 
 
+@pytest.mark.spec("BRK-76")
+def test_bytes_of_a_listed_replica_count_while_it_lags_by_nothing_and_of_others_never(broker: World) -> None:
+    leader = FullResponses(high_watermark=0)
+    fetcher, quota = fetcher_of(broker, leader, *PARTITIONS[:2]), broker.manager.follower_quota
+    broker.logs.update_topic_config("t", {"follower.replication.throttled.replicas": "0:1"})
+    broker.manager.on_broker_config({"follower.replication.throttled.rate": "1"})
+    fetcher.run_once()
+    broker.clock.pass_ms(60_000)
+    for listed in (False, True):  # the first has had its data, so that the other's turn comes first
+        assert not quota.holds_back(broker.partition(PARTITIONS[0]), in_sync=False)
+        assert fetcher.lags() == dict.fromkeys(PARTITIONS[:2], 0)
+        fetcher.run_once()
+        assert quota.holds_back(broker.partition(PARTITIONS[0]), in_sync=False) is listed
+    assert [asked[0] for asked in leader.asked] == [0, 1, 0], "without lag it was asked for all the while"
+
+
 @pytest.mark.spec("BRK-69")
 def test_who_got_data_goes_to_the_end_so_that_all_have_their_turn(broker: World) -> None:
     leader = FullResponses()

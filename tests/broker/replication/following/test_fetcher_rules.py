@@ -175,12 +175,15 @@ def test_a_question_about_epochs_that_fails_is_asked_again_after_the_backoff_and
     broker: World, fetcher_of: Make, code: int
 ) -> None:
     partition = with_records(broker)
+    newer = memoryview(batch(base_offset=4, epoch=1))
+    partition.append_as_follower(newer, 1, fetched_at=4, high_watermark=2, log_start_offset=0)
+    assert partition.log.leader_epochs.entries == [(0, 0), (1, 4)]
     leader = Scripted(end_of=lambda epoch: (code, -1, -1))
     fetcher = fetcher_of(leader, FollowedPartition(partition, 1), truncating=True)
     fetcher.run_once()
-    assert leader.questions == [(0, 1, 0)], "of the newest epoch known here"
+    assert leader.questions == [(0, 1, 1)], "of the newest epoch known here"
     rounds_until_asked(fetcher, broker, lambda: len(leader.questions) == 2)
-    assert (leader.asked, partition.log.log_end_offset) == ([], 4)
+    assert (leader.asked, partition.log.log_end_offset) == ([], 5)
     leader.end_of = lambda epoch: (0, epoch, 3)
     broker.clock.pass_ms(BACKOFF_MS)
     fetcher.run_once()

@@ -190,7 +190,7 @@ def test_settled_partitions_keep_their_result_when_the_time_is_out(broker: World
     assert broker.partition(TP1).log.log_end_offset == 1, "the data stays"
 
 
-@pytest.mark.spec("BRK-49", "BRK-100")
+@pytest.mark.spec("BRK-49", "BRK-99", "BRK-100")
 def test_an_append_answers_followers_that_wait_and_no_consumer_before_the_high_watermark(broker: World) -> None:
     broker.lead(isr=(1, 2))
     of_follower = broker.fetch(0, follower(2), max_wait_ms=60_000)

@@ -165,6 +165,25 @@ def test_while_the_quota_holds_it_back_no_append_ends_the_wait(tmp_path: Path) -
         assert behind.last() == [(0, 0, False)]
 
 
+@pytest.mark.spec("ADM-75", "BRK-76")
+def test_a_replica_that_a_move_adds_is_held_to_the_rate_until_it_is_in_sync(tmp_path: Path) -> None:
+    with world(tmp_path, clock=Clock()) as broker:
+        broker.lead(isr=(1, 2), replicas=(1, 2))
+        broker.produce(count=100)
+        broker.fetch(100, follower(2))
+        # the move begins; its throttle names those from before
+        broker.lead(epoch=1, isr=(1, 2), replicas=(3, 1, 2), version=1)
+        broker.logs.update_topic_config("t", {"leader.replication.throttled.replicas": "0:1,0:2"})
+        assert broker.fetch(0, follower(3))[0].size_bytes > 1, "without a rate"
+        broker.manager.on_broker_config({"leader.replication.throttled.rate": "1"})
+        broker.fetch(0, follower(3))
+        assert broker.fetch(0, follower(3))[0].size_bytes == 0
+        broker.lead(epoch=2, isr=(1, 2, 3), replicas=(3, 1, 2), version=2)
+        broker.produce(count=100)
+        for _ in range(2):
+            assert broker.fetch(100, follower(3))[0].size_bytes > 1, "from then on it is never held back"
+
+
 @pytest.mark.spec("BRK-76")
 def test_bytes_from_memory_count_for_the_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[int] = []

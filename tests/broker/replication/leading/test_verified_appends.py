@@ -1,6 +1,6 @@
 """The first batch of a transaction in a partition: asked for, held to its order, refused when the leave is void."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -8,6 +8,8 @@ import pytest
 
 from kafkatool.broker.replication.leading.delayed_produce import AppendResult
 from kafkatool.broker.replication.leading.verified_appends import Answer, Question
+from kafkatool.broker.settings.description import BrokerOverrides
+from kafkatool.broker.settings.dynamic import in_force
 from kafkatool.broker.storage.batches.transaction_markers import Marker, encode_marker
 from kafkatool.core.model.topic_names import TRANSACTION_TOPIC
 from kafkatool.core.model.values import TopicPartition
@@ -75,7 +77,7 @@ def test_kafka_3_9s_word_for_what_was_not_added_is_taken_for_48(leader: Leader) 
 @pytest.mark.spec("TXN-72")
 def test_one_question_for_a_transaction_and_none_for_its_later_batches(leader: Leader) -> None:
     first = leader.produce(0)
-    assert codes(first) == [None]
+    assert codes(first) == [None] and leader.broker.partition().log.log_end_offset == 0, "not there before the word"
     assert [(q.transactional_id, q.producer_id, q.producer_epoch, q.partitions) for q, _ in leader.questions] == [
         ("id", 7, 0, (TP,))
     ]
@@ -85,6 +87,28 @@ def test_one_question_for_a_transaction_and_none_for_its_later_batches(leader: L
     repeat = leader.produce(2)  # of a batch that is kept: asked for as well, now that nothing is open
     leader.answer(NOT_ADDED)
     assert codes(repeat) == [NOT_ADDED]
+
+
+@pytest.mark.spec("TXN-77")
+@pytest.mark.parametrize(("code", "told"), [(NONE, NONE), (ErrorCode.INVALID_TXN_STATE, NOT_ADDED)])
+def test_the_other_partitions_of_a_request_are_appended_with_what_is_asked_for(
+    leader: Leader, code: ErrorCode, told: ErrorCode
+) -> None:
+    other = TopicPartition(TP.topic, TP.partition + 1)
+    logs = [leader.broker.partition().log, leader.broker.lead(other).log]
+    first = batch(attributes=TRANSACTIONAL, producer=(7, 0, 0))
+    header = read_header(first)
+    assert header is not None
+    results: list[Mapping[TopicPartition, AppendResult]] = []
+    leader.broker.manager.verified_appends.append(
+        {TP: first, other: batch()}, {TP: header}, "id", acks=1, timeout_ms=60_000, on_done=results.append
+    )  # it returns while the coordinator thinks
+    assert [q.partitions for q, _ in leader.questions] == [(TP,)]
+    assert (results, [log.log_end_offset for log in logs]) == ([], [0, 0])
+    leader.answer(code)
+    (by_partition,) = results
+    assert {tp: result.error for tp, result in by_partition.items()} == {TP: told, other: NONE}
+    assert [log.log_end_offset for log in logs] == [int(told is NONE), 1]
 
 
 @pytest.mark.spec("TXN-75", "TXN-106")
@@ -132,6 +156,15 @@ def test_none_of_several_requests_on_the_way_overtakes_the_first(leader: Leader)
     assert codes(again, leader.produce(4)) == [NONE, NONE]
 
 
+@pytest.mark.spec("TXN-76")
+def test_a_lower_sequence_that_asks_later_is_the_one_to_come_first(leader: Leader) -> None:
+    higher, lower = leader.produce(4), leader.produce(3)
+    leader.answer()
+    assert codes(higher, lower) == [OUT_OF_ORDER, None]
+    leader.answer()
+    assert codes(lower, leader.produce(4)) == [NONE, NONE]
+
+
 @pytest.mark.spec("TXN-76", "TXN-26")
 def test_a_higher_epoch_has_an_order_of_its_own(leader: Leader) -> None:
     leader.produce(5)
@@ -172,6 +205,15 @@ def test_verification_can_be_switched_off_and_on_while_the_broker_runs(leader: L
     manager.reconfigure(config)
     asked = leader.produce(1)
     assert codes(asked) == [None] and len(leader.questions) == 1
+    leader.answer()
+    leader.end()
+    off, on = ({"transaction.partition.verification.enable": enabled} for enabled in ("false", "true"))
+    for of_this, of_all, asks in ((off, {}, False), ({}, off, False), (on, off, True), ({}, {}, True)):
+        manager.reconfigure(in_force(config, BrokerOverrides(of_this, of_all)))
+        leader.produce(2)
+        assert len(leader.questions) == int(asks), "as a config node says"
+        leader.questions.clear()
+        leader.end()
 
 
 @pytest.mark.spec("TXN-80", "TXN-73")

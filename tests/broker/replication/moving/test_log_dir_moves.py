@@ -117,7 +117,7 @@ def test_what_no_follower_has_yet_moves_too_and_is_not_served_before(tmp_path: P
         assert made.fetch(0)[0].size_bytes == partition.log.size_bytes
 
 
-@pytest.mark.spec("ADM-68")
+@pytest.mark.spec("ADM-61", "ADM-68")
 def test_the_answers_name_what_is_wrong(tmp_path: Path) -> None:
     long = TopicPartition("n" * 215, 0)
     fits = TopicPartition("n" * 213, 0)

@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -73,10 +74,17 @@ def test_the_copy_is_on_the_disk_before_it_is_the_only_one(tmp_path: Path, monke
             sync(fd)
 
         order: list[tuple[str, set[Path]]] = []
+        others_get_the_lock: list[bool] = []
+
+        def try_lock() -> None:
+            others_get_the_lock.append(move.partition.lock.acquire(blocking=False))
 
         def renamed(old: Path, new: Path) -> None:
             if Path(old).is_dir():
                 order.append((Path(new).name, set(synced)))
+                other = threading.Thread(target=try_lock)
+                other.start()
+                other.join()
             rename(old, new)
 
         monkeypatch.setattr(os, "fsync", noted)
@@ -85,6 +93,7 @@ def test_the_copy_is_on_the_disk_before_it_is_the_only_one(tmp_path: Path, monke
         go_on(move, manager)
     (first, before), (second, after) = order
     assert first == "a-0" and second.endswith("-delete")
+    assert others_get_the_lock == [False, False]
     assert {copied / path.name for path in (tmp_path / "2" / "a-0").glob("*.log")} | {copied} <= before
     assert tmp_path / "2" in after
     assert log.state.closed

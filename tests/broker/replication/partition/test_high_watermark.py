@@ -119,11 +119,13 @@ def test_after_a_change_of_leader_it_stands_until_every_in_sync_replica_has_fetc
     broker.fetch(5, follower(2))
     broker.fetch(3, follower(3))
     broker.follow(epoch=1)
-    broker.lead(epoch=2, isr=(1, 2), replicas=(1, 2, 3))
-    assert partition.high_watermark.offset == 3, "what 2 had in an earlier term does not count"
+    broker.lead(epoch=2, isr=(1, 2, 3))
+    assert partition.high_watermark.offset == 3, "what they had in an earlier term does not count"
     broker.produce(count=1)
-    assert partition.high_watermark.offset == 3
-    broker.fetch(5, follower(2))
+    for end in (5, 6):
+        broker.fetch(end, follower(2))
+        assert partition.high_watermark.offset == 3, "3 has not fetched in this term"
+    broker.fetch(5, follower(3))
     assert partition.high_watermark.offset == 5
 
 
@@ -336,7 +338,7 @@ def test_becoming_leader_has_its_order(broker: World, monkeypatch: pytest.Monkey
     partition.high_watermark = LogOffset(2)
     seen: list[tuple[str, bool, int, int | None]] = []
     noted: list[tuple[int, int]] = []  # the newest epoch known when the first step is taken
-    in_sync: list[tuple[int, ...]] = []  # and who is in sync when it begins to lead
+    in_sync: list[tuple[tuple[int, ...], int]] = []  # and the ISR and version when epoch and leading begin
 
     class Watched(Partition):
         def __setattr__(self, name: str, value: object) -> None:
@@ -344,8 +346,8 @@ def test_becoming_leader_has_its_order(broker: World, monkeypatch: pytest.Monkey
             located = self.high_watermark.segment_base
             if not seen:
                 noted.append(self.log.leader_epochs.entries[-1])
-            if name == "leader_log":
-                in_sync.append(self.isr)
+            if name in ("epoch_start", "leader_log"):
+                in_sync.append((self.isr, self.in_sync.version))
             seen.append((name, self.leader_log is not None, self.epoch_start, located))
 
     def begin_term(replica: RemoteReplica, *_: object, **__: object) -> None:
@@ -357,15 +359,15 @@ def test_becoming_leader_has_its_order(broker: World, monkeypatch: pytest.Monkey
     monkeypatch.setattr(RemoteReplica, "begin_term", begin_term)
     monkeypatch.setattr(RemoteReplica, "forget_positions", forget_positions)
     monkeypatch.setattr(partition, "__class__", Watched)
-    partition.make_leader(role(TP, 1, 2, [1], [1, 2]))
+    partition.make_leader(role(TP, 1, 2, [1], [1, 2], 7))
     names = [name for name, *_ in seen]
     wanted = [
-        *("controller_epoch", "leader_epoch", "epoch_start", "others_told", "high_watermark"),
+        *("controller_epoch", "remote", "leader_epoch", "epoch_start", "others_told", "high_watermark"),
         *("leader_log", "others_forgotten", "high_watermark"),
     ]
     assert [name for name in names if name in wanted] == wanted
     assert next(step for step in seen if step[1]) == ("leader_log", True, 4, 0)
-    assert (noted, in_sync) == ([(2, 4)], [(1,)]), "noted before all of it, in sync before it leads"
+    assert (noted, in_sync) == ([(2, 4)], [((1,), 7)] * 2), "noted before all of it, in sync before it leads"
     assert names.index("leader_log") < len(names) - 1 and partition.high_watermark.offset == 4, "then it is raised"
 
 
@@ -391,6 +393,7 @@ def test_refreshing_a_leader_keeps_what_its_followers_reached(broker: World) -> 
     assert partition.remote[2].end.offset == 2
     assert partition.remote[2].caught_up_ms == broker.clock.now_ms
     assert partition.remote[4].caught_up_ms == NEVER
+    assert (partition.remote[4].leader_end_at_last_fetch, partition.remote[4].last_fetch_ms) == (5, broker.clock.now_ms)
     assert (partition.remote[2].leader_end_at_last_fetch, partition.remote[2].last_fetch_ms) == (5, broker.clock.now_ms)
     assert partition.high_watermark.offset == 2, "3 holds it back no longer"
     assert (partition.in_sync.version, partition.leader_epoch) == (3, 1)
