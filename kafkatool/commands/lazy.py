@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from kafkatool.core.collecting import collected_rarely
 from kafkatool.core.errors import UsageError
 
 COMPLETE_VARIABLE: Final = "_KT_COMPLETE"  # set by the shells' scripts while a line is being completed
@@ -44,7 +45,8 @@ class LazyGroup(click.Group):
         if cmd_name not in self._lazy:
             return None
         module, _, attribute = self._lazy[cmd_name][0].partition(":")
-        command = getattr(importlib.import_module(module), attribute)
+        with collected_rarely():
+            command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
 

@@ -3,6 +3,7 @@
 __all__ = [
     "class_data",
     "client",
+    "collecting",
     "errors",
     "java",
     "java_properties",

@@ -27,6 +27,10 @@ class RefusedError(KafkatoolError):
     """An operation that was checked and refused before anything was written: exit 1."""
 
 
+class AlreadyMovingError(RefusedError):
+    """Something moves, and nobody said that this is to begin beside it."""
+
+
 class StartGivenUpError(KafkatoolError):
     """A server was told to stop while it started; what it had begun is undone."""
 
@@ -109,6 +113,10 @@ class ProtocolError(KafkatoolError):
     """Bytes that are not a well-formed request or response (BRK-10)."""
 
 
+class TooManyElementsError(ProtocolError):
+    """A request with more elements than one may have; it was not read to its end (BRK-10)."""
+
+
 class CorruptRecordsError(KafkatoolError):
     """A record batch whose header, size or checksum does not hold."""
 
@@ -151,6 +159,10 @@ class LoginRefusedError(BrokerUnreachableError):
 
 class TlsError(BrokerUnreachableError):
     """No TLS came about: a certificate, a protocol, or no TLS on that port (SEC-15)."""
+
+
+class AllRefusedError(BrokerUnreachableError):
+    """Every address that was named refused the connection: nobody listens there, so far as the network tells."""
 
 
 class NoControllerError(KafkatoolError):

@@ -218,7 +218,7 @@ MISTAKES = {
 
 
 @pytest.mark.usefixtures("no_such_host")
-@pytest.mark.spec("COM-1", "COM-2", "COM-3X", "COM-10X", "RSN-17X", "ELE-20X")
+@pytest.mark.spec("COM-1", "COM-2", "COM-3X", "COM-10X", "RSN-17X", "ELE-20X", "RSN-7")
 @pytest.mark.parametrize("title", MISTAKES)
 def test_a_mistake_is_answered_with_what_where_and_what_now(
     zk: ZooKeeper, zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, title: str

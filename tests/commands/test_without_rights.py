@@ -181,11 +181,20 @@ def test_what_is_permitted_is_shown_beside_what_is_not(run: Run) -> None:
 
 
 @pytest.mark.spec("SEC-40")
-def test_sizes_that_may_not_be_asked_for_are_unknown_and_one_hint_tells(run: Run) -> None:
-    found = run("bob", "reassign --generate --topics-to-move-json-file TOPICS --broker-list 1,2")
+def test_sizes_that_may_not_be_asked_for_are_unknown_and_one_hint_tells(
+    run: Run, cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    cluster.create_topic("alone", 2, replication_factor=1)
+    with cluster.zookeeper_session() as zk:
+        right = allow(zk, "User:bob", "Describe", "Topic", "alone", prefixed=False)
+    await_right(cluster.files.require().ports.values(), right, cluster.security.as_admin())
+    (tmp_path / "alone.json").write_text(json.dumps({"version": 1, "topics": [{"topic": "alone"}]}))
+    found = run("bob", f"reassign --generate --topics-to-move-json-file {tmp_path / 'alone.json'} --broker-list 1")
     assert found.exit_code == 0 and "Proposed partition reassignment" in found.stdout
     hint = "kt: not permitted: Describe on cluster (brokers 1, 2 as User:bob): sizes of replicas are not known"
-    assert found.stderr.splitlines().count(hint) == 1
+    assert found.stderr.splitlines().count(hint) == 1, found.stderr
+    deleted = run("admin", "topics delete --topic alone --force --wait 120")
+    assert deleted.exit_code == 0, deleted.output
 
 
 @pytest.mark.spec("SEC-40")

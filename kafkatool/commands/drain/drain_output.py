@@ -7,13 +7,13 @@ from typing import Any, Final
 from kafkatool.commands.shared.output import Output
 from kafkatool.commands.shared.plan_table import broker_lines, throttled_line, total_line
 from kafkatool.commands.shared.run_progress import RunProgressLine, awaited_line, released_line
+from kafkatool.core.model.moves import Status
 from kafkatool.core.model.values import first_of, in_number, join_ids
 from kafkatool.core.operations.drain.drain import Planned, Proven, Unproven
 from kafkatool.core.operations.drain.proof import Proof
 from kafkatool.core.operations.reassignment import events
 from kafkatool.core.operations.reassignment.copy_progress import Share
 from kafkatool.core.operations.reassignment.following import Progress
-from kafkatool.core.operations.reassignment.status import Status
 
 COLUMNS: Final = ("broker", "live", "drained", "assigned", "in_isr", "leads", "on_disk")
 SHOWN: Final = 10  # names of partitions in a line

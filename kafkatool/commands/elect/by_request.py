@@ -120,8 +120,10 @@ def elect(
     if bootstrap.command_config is None:
         bootstrap = replace(bootstrap, settings=replace(bootstrap.settings, request_timeout_ms=REQUEST_MS))
     with connect_brokers(bootstrap, cluster_id=cluster_id, whole_timeout_ms=whole_ms) as client:
-        topics = None if wanted.partitions is None else sorted({p.topic for p in wanted.partitions})
-        before = elections.partitions_of(read_topics(client, topics))
+        before: Leaders = {}
+        if wanted.partitions is None or wanted.unclean or not out.is_text:  # else nothing of it would be used
+            topics = None if wanted.partitions is None else sorted({p.topic for p in wanted.partitions})
+            before = elections.partitions_of(read_topics(client, topics))
         chosen = _chosen(client, wanted, before)
         found: dict[TopicPartition, Outcome] = {}
         if wanted.unclean:
@@ -141,7 +143,9 @@ def elect(
         if wanted.unclean and chosen:
             _agree(chosen, force=force)
         try:
-            found |= elections.elect(client, batches, before, unclean=wanted.unclean, interval_s=interval_s)
+            found |= elections.elect(
+                client, batches, before, unclean=wanted.unclean, leaders=not out.is_text, interval_s=interval_s
+            )
         except NotPermittedError as e:
             out.note(str(e))
             return out.failed(e, text="Not authorized to perform leader election")
@@ -220,10 +224,12 @@ def _lines(found: Mapping[TopicPartition, Outcome], kind: str) -> Iterable[str]:
 
 def _show(out: Output, found: Mapping[TopicPartition, Outcome], lines: Sequence[str], cluster_id: str | None) -> None:
     failed = [o for o in found.values() if o.failed]
-    items = [
-        {**o.partition._asdict(), **{key: getattr(o, key) for key in COLUMNS[2:]}} for _, o in sorted(found.items())
-    ]
+    items = []
+    if not out.is_text:
+        items = [
+            {**o.partition._asdict(), **{key: getattr(o, key) for key in COLUMNS[2:]}} for _, o in sorted(found.items())
+        ]
     errors = [error_item(o.error, **o.partition._asdict(), code=o.error.code) for o in failed if o.error is not None]
-    out.show(Answer(lines, [] if out.is_text else items, COLUMNS, cluster_id, errors))
+    out.show(Answer(lines, items, COLUMNS, cluster_id, errors))
     if failed:
         out.note(f"{in_number(len(failed), 'replica(s)', 'replica(s)')} could not be elected")

@@ -1,46 +1,36 @@
-"""``kt reassign`` with ``--bootstrap-server``: a mode each, in the words of Kafka's own tool of 3.9 (ADM-32 to ADM-44).
+"""``kt reassign`` with ``--bootstrap-server``: a mode each, in the words of Kafka's own tool of 3.9 (ADM-33 to ADM-44).
 
 What moves is what the controller lists, whoever began it; throttles go when nothing moves any more.
 """
 
-import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkatool.commands.reassign.generate import Generate
-from kafkatool.commands.reassign.modes import Mode
-from kafkatool.commands.reassign.request_mode import RequestMode, RequestPlanMode
+from kafkatool.commands.reassign.request_mode import RequestMode, RequestPlanMode, named, plural_of, refused_of
 from kafkatool.commands.reassign.rows import COLUMNS, item, unchanged_line
 from kafkatool.commands.shared.credentials import broker_access
-from kafkatool.commands.shared.options import parse_broker_ids
 from kafkatool.commands.shared.output import Answer, error_item
 from kafkatool.commands.shared.plan_table import throttled_line
-from kafkatool.core.errors import BrokerAnswerError, RefusedError, UsageError
+from kafkatool.core.errors import RefusedError
+from kafkatool.core.model.moves import Move, Status
 from kafkatool.core.model.values import TopicPartition, in_number, join_ids
-from kafkatool.core.operations.reassignment import following_by_request as following
-from kafkatool.core.operations.reassignment.copy_progress import Replica, ToCopy, read_largest_share
-from kafkatool.core.operations.reassignment.status import Move, Status
-from kafkatool.core.operations.requests import log_dirs, planned, reassignments, throttles
-from kafkatool.core.operations.requests.cluster_view import read_cluster
+from kafkatool.core.operations.requests import comparing, log_dirs, planned, reassignments, throttles
 from kafkatool.core.operations.requests.log_dirs import DirState, Placement
 from kafkatool.core.operations.requests.moving import read_moves
-from kafkatool.core.operations.requests.reassignments import Checked, Refusals, replicas_in
+from kafkatool.core.operations.requests.reassignments import Checked, CutShortError, replicas_in
 from kafkatool.core.operations.requests.throttles import Throttle
-from kafkatool.core.operations.requests.topics import missing, read_topics
+from kafkatool.core.operations.requests.topics import read_topics
 from kafkatool.core.planner.plan_files import (
     CURRENT_ASSIGNMENT,
     LogDirs,
     Moves,
     PlacedReplica,
     dashed,
-    parse_topics_to_move,
     plan_json,
     plan_json_with_log_dirs,
-    read_text,
     write_file,
 )
-from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from kafkatool.core.client.cluster import ClusterClient
@@ -52,55 +42,8 @@ LOG_DIRS_TIMEOUT_S: Final = 10.0
 """How long replicas are asked for that a broker is still to make, without --timeout: as Kafka's tool."""
 
 
-def _refused(outcome: Refusals) -> dict[TopicPartition, BrokerAnswerError]:
-    return {p: e for p, e in outcome.items() if e is not None}
-
-
-def _named(partitions: Iterable[TopicPartition]) -> str:
-    return ",".join(map(str, sorted(partitions)))
-
-
-def _plural_of(number: int) -> str:
-    return "s" * (number > 1)
-
-
-def _plural(partitions: Iterable[TopicPartition]) -> str:
-    return "s" * (len(list(partitions)) > 1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GenerateByRequest(RequestMode, Generate):
-    """The flags of ``--generate``."""
-
-    def carry_out(self) -> int:
-        """Propose a plan for the topics of the file; write nothing but the file of the plan (ADM-32)."""
-        brokers = parse_broker_ids(self.broker_list, "--broker-list")
-        if twice := sorted({b for b in brokers if brokers.count(b) > 1}):
-            raise RefusedError(f"Broker list contains duplicate entries: {join_ids(twice)}")
-        exclude = parse_broker_ids(self.exclude_brokers, "--exclude-brokers") if self.exclude_brokers else ()
-        source = self.topics_to_move_json_file
-        try:
-            topics = parse_topics_to_move(read_text(source, sys.stdin), source, may_be_empty=True)
-        except UsageError as e:
-            unread = str(e).startswith("cannot read")
-            raise RefusedError(
-                f"Unable to read file {source}" if unread else "The input string is not a valid JSON", now=str(e)
-            ) from e
-        with self.client() as client:
-            view = read_cluster(client, topics, moves=False)
-            for topic in topics:
-                if topic not in view.topics:
-                    raise missing(client, topic, RefusedError(f"Topic {topic} not found."))
-        try:
-            return self.show(view, topics, brokers, exclude)
-        except RefusedError as e:
-            if str(e).startswith("replication factor: "):
-                raise RefusedError(f"Replication factor: {str(e).partition(': ')[2]}.", now=e.now) from e
-            raise
-
-    def plan_text(self, moves: Moves) -> str:
-        """Write a plan as Kafka's tool of 2.4 and later does."""
-        return plan_json_with_log_dirs(moves)
+def _started_line(partitions: Collection[TopicPartition]) -> str:
+    return f"Successfully started partition reassignment{plural_of(partitions)} for {named(partitions)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +83,7 @@ class ExecuteByRequest(RequestPlanMode):
                 client,
                 plan,
                 allow_factor_change=not (self.disallow_replication_factor_change and least),
-                most=self.batch_partitions or reassignments.REQUEST_PARTITIONS,
+                most=self.batch_partitions or None,
             )
             self._note_terms(client, checked)
             if self.dry_run:
@@ -160,6 +103,8 @@ class ExecuteByRequest(RequestPlanMode):
         if in_place:
             self.out.note(unchanged_line(in_place, of_all=in_place == len(checked.plan)))
         if self.throttle:
+            from kafkatool.core.operations.reassignment.copy_progress import Replica, ToCopy, read_largest_share
+
             origin = checked.origin
             lacking = {Replica(p, b) for p, to in checked.plan.items() for b in to if b not in origin[p]}
             share = read_largest_share(ToCopy(frozenset(lacking), client.brokers), broker_access())
@@ -211,25 +156,36 @@ class ExecuteByRequest(RequestPlanMode):
         throttle: Throttle | None,
         dirs: LogDirs,
     ) -> int:
-        outcome = reassignments.send(client, requests, least=least)
-        refused = _refused(outcome)
+        try:
+            outcome = reassignments.send(client, requests, least=least)
+        except CutShortError as e:
+            if e.accepted:
+                self.out.line(_started_line(e.accepted))
+            e.now = f"{self.command('--verify')}  # look: what was begun goes on, under the throttle"
+            raise
+        refused = refused_of(outcome)
         started = [p for p in checked.plan if p not in refused]
         if refused:
             self.show_refusals("Error reassigning partition(s):", refused)
             if started:
-                self.out.note(f"these were started all the same: {_named(started)}")
+                self.out.note(f"these were started all the same: {named(started)}")
         else:
-            self.out.line(f"Successfully started partition reassignment{_plural(started)} for {_named(started)}")
+            self.out.line(_started_line(started))
         dirs = {replica: path for replica, path in dirs.items() if replica.partition not in refused}
         late = self._start_log_dirs(client, dirs)
         moving = read_moves(client, started, needed=True) if started else {}
         superseded = sorted(p for p, m in moving.items() if m.target != checked.plan[p])
         if superseded:
-            self.out.note(f"superseded by another request, and not waited for: {_named(superseded)}")
+            self.out.note(f"superseded by another request, and not waited for: {named(superseded)}")
         finished, followed = True, self.wait and bool(started)
         if followed:
             finished = self._follow(client, [p for p in started if p not in superseded], checked.plan, throttle, dirs)
-        found = following.compare(client, {p: checked.plan[p] for p in started}, None if followed else moving)
+        found: Sequence[Move] = ()
+        if self.wait or not self.out.is_text:  # text has told all; the replicas of 10,000 partitions take their time
+            begun = {p: checked.plan[p] for p in started}
+            found = comparing.compare(client, begun, None if followed else moving)
+            if followed:
+                found = comparing.compare_again(client, begun, found)
         errors = [error_item(e, **p._asdict(), code=e.code) for p, e in sorted(refused.items())]
         self.show_items([item(m) for m in found], client.cluster_id, errors)
         done = not self.wait or all(m.status is Status.COMPLETED for m in found)
@@ -248,8 +204,7 @@ class ExecuteByRequest(RequestPlanMode):
         timeout_s = LOG_DIRS_TIMEOUT_S if self.timeout is None else self.timeout
         late = log_dirs.begin(client, wanted, timeout_s, begun)
         if late:
-            named = ",".join(map(str, sorted(late)))
-            self.out.line(f"Timed out before log directory move{_plural_of(len(late))} could be started for: {named}")
+            self.out.line(f"Timed out before log directory move{plural_of(late)} could be started for: {named(late)}")
         return late
 
     def _follow(
@@ -264,7 +219,7 @@ class ExecuteByRequest(RequestPlanMode):
         if not finished:
             self.out.note(f"not finished after {self.timeout:g} s: the reassignment goes on")
             return False
-        self.out.lines(_verify_lines(following.compare_settled(client, {p: plan[p] for p in started})))
+        self.out.lines(_verify_lines(comparing.compare_settled(client, {p: plan[p] for p in started})))
         placed = log_dirs.find(client, dirs)
         self.out.lines(map(log_dirs.line, placed))
         unthrottled = throttle is None and self.replica_alter_log_dirs_throttle is None
@@ -307,15 +262,17 @@ class VerifyByRequest(RequestPlanMode):
                 and self.await_log_dirs(client, dirs, self.timeout)
             ):
                 self.out.note(f"not finished after {self.timeout:g} s: the reassignment goes on")
-            found, placed = following.compare(client, plan), log_dirs.find(client, dirs)
+            seen = None if self.preserve_throttles else comparing.look(client, plan)
+            found = comparing.compare_again(client, plan, comparing.compare(client, plan, *(seen or ())))
+            placed = log_dirs.find(client, dirs)
             ends = [log_dirs.line(one) for one in placed] or [""]
             self.out.lines(["Status of partition reassignment:", *_verify_lines(found), *ends])
             back = f"{self.command(self.cancelling(rollback=True))}  # send them"
             self.note_not_under_way(found, back if self.rollback else self.sending)
             moving = any(one.state.is_moving for one in placed)
-            self.finish(client, plan, preserve_throttles=self.preserve_throttles or moving)
+            self.finish(client, plan, preserve_throttles=self.preserve_throttles or moving, look=seen)
             self.show_items(
-                [item(m) for m in found],
+                [item(m) for m in found] if not self.out.is_text else (),
                 client.cluster_id,
                 [_not_placed(one) for one in placed if one.state is not DirState.COMPLETED],
             )
@@ -348,20 +305,7 @@ class CancelByRequest(RequestPlanMode):
             requests = reassignments.requests(client, dict.fromkeys(moving))
             if self.dry_run:
                 return self._plan_only(client, plan, origin, requests)
-            refused = {
-                p: e
-                for p, e in _refused(reassignments.send(client, requests)).items()
-                if e.code != ErrorCode.NO_REASSIGNMENT_IN_PROGRESS  # it has ended meanwhile
-            }
-            cancelled = [p for p in moving if p not in refused]
-            if refused:
-                self.show_refusals("Error cancelling partition reassignment(s) for:", refused)
-            if cancelled:
-                plural = _plural(cancelled)
-                self.out.line(f"Successfully cancelled partition reassignment{plural} for: {_named(cancelled)}")
-            elif not refused:
-                self.out.line("None of the specified partition reassignments are active.")
-            self.out.line("None of the specified partition moves are active.")
+            cancelled, refused = self.turn_round(client, requests, moving)
             limit_s = client.settings.whole_timeout_ms / 1000 if self.timeout is None else self.timeout
             ended = not cancelled or self.await_end(
                 client, cancelled, limit_s, way_on=self.cancelling(rollback=self.rollback)
@@ -369,15 +313,13 @@ class CancelByRequest(RequestPlanMode):
             if self.rollback and ended and not refused:
                 ended = self._go_back(client, origin)
             compared_with = origin if self.rollback else {p: origin[p] for p in cancelled if p in origin}
-            after = following.compare_settled(client, compared_with) if ended else ()
+            after = comparing.compare_settled(client, compared_with) if ended else ()
             strange = [m for m in after if m.status is not Status.COMPLETED]
             self.finish(client, plan, preserve_throttles=self.preserve_throttles)
-            if strange:
-                self.out.note(f"not as before the plan: {_named(m.partition for m in strange)}; this plan restores it:")
-                self.out.note(plan_json({m.partition: m.target for m in strange}))
+            self.note_strange(strange)
             if not ended:
                 self.out.note("not finished: what is under way goes on; the same command looks again")
-            self.show_items([item(m) for m in following.compare(client, plan)], client.cluster_id)
+            self.show_items([item(m) for m in comparing.compare(client, plan)], client.cluster_id)
         return 0 if ended and not refused and not strange else 1
 
     def _plan_only(self, client: "ClusterClient", plan: Moves, origin: Moves, requests: Sequence[Any]) -> int:
@@ -405,7 +347,11 @@ class CancelByRequest(RequestPlanMode):
         if rate is not None:
             throttles.set_throttle(client, Throttle.of(back, current, read_moves(client)), rate)
         self.out.note(f"{in_number(len(back), 'partition goes', 'partitions go')} back")
-        refused = _refused(reassignments.send(client, reassignments.requests(client, back)))
+        try:
+            refused = refused_of(reassignments.send(client, reassignments.requests(client, back)))
+        except CutShortError as e:
+            e.now = f"{self.command(self.cancelling(rollback=True))}  # look again, and send back the rest"
+            raise
         if refused:
             self.show_refusals("Error reassigning partition(s):", refused)
         return not refused and self.await_end(
@@ -427,12 +373,3 @@ class ListByRequest(RequestMode):
         moves = [Move(p, m.replicas, m.target, Status.IN_PROGRESS) for p, m in sorted(moving.items())]
         self.out.show(Answer(reassignments.list_lines(moving), [item(m) for m in moves], COLUMNS, cluster_id))
         return 0
-
-
-MODES: Final[Mapping[str, type[Mode]]] = {
-    "generate": GenerateByRequest,
-    "execute": ExecuteByRequest,
-    "verify": VerifyByRequest,
-    "cancel": CancelByRequest,
-    "list": ListByRequest,
-}

@@ -9,18 +9,19 @@ controller starts, which then goes back all the way (seen with 1.1.1), and kt sa
 from dataclasses import dataclass
 
 from kafkatool.commands.reassign.modes import PlanMode
-from kafkatool.commands.reassign.rows import COLUMNS, NUMBERED, item, status_lines
-from kafkatool.commands.reassign.run_output import RunOutput
+from kafkatool.commands.reassign.rows import COLUMNS, item, status_lines
+from kafkatool.commands.reassign.run_output import NUMBERED, RunOutput
 from kafkatool.commands.shared.credentials import broker_access
 from kafkatool.commands.shared.options import read_cluster_id
 from kafkatool.commands.shared.output import Answer
 from kafkatool.commands.shared.termination import interruptions_kept, terminated_like_interrupted
 from kafkatool.core.errors import KafkatoolError, RefusedError
+from kafkatool.core.model.moves import Status
 from kafkatool.core.model.values import in_number
 from kafkatool.core.operations.reassignment.cancelling import ControllerUnreachableError, asking
 from kafkatool.core.operations.reassignment.events import Cancelled
 from kafkatool.core.operations.reassignment.run import Run
-from kafkatool.core.operations.reassignment.status import Status, Verification
+from kafkatool.core.operations.reassignment.status import Verification
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.session import ZooKeeper
 

@@ -10,12 +10,9 @@ from typing import Any, Final
 import click
 
 from kafkatool.commands.completion import complete_brokers, complete_files
-from kafkatool.commands.reassign.cancel import Cancel
-from kafkatool.commands.reassign.execute import Execute
-from kafkatool.commands.reassign.generate import Generate
-from kafkatool.commands.reassign.modes import Mode, chosen
+from kafkatool.commands.reassign.modes import chosen
 from kafkatool.commands.reassign.rows import COLUMNS
-from kafkatool.commands.reassign.verify import ShowRunning, Verify
+from kafkatool.commands.shared.bootstrap import bootstrap_controller_option
 from kafkatool.commands.shared.byte_sizes import ByteCount
 from kafkatool.commands.shared.options import (
     KtCommand,
@@ -24,16 +21,28 @@ from kafkatool.commands.shared.options import (
     partition_form_option,
     writing_options,
 )
-from kafkatool.core.errors import KafkatoolError, UsageError
-from kafkatool.core.operations.reassignment.proposal import Strategy
-from kafkatool.core.operations.requests.reassignments import AlreadyMovingError
+from kafkatool.core.collecting import collected_rarely
+from kafkatool.core.errors import AlreadyMovingError, KafkatoolError, UsageError
+from kafkatool.core.planner.strategy import Strategy
 
-MODES: Final[Mapping[str, type[Mode]]] = {
-    "generate": Generate,
-    "execute": Execute,
-    "verify": Verify,
-    "cancel": Cancel,
-    "list": ShowRunning,
+_HERE: Final = "kafkatool.commands.reassign"
+BY_ZNODE: Final[Mapping[str, str]] = {
+    "generate": f"{_HERE}.generate:Generate",
+    "execute": f"{_HERE}.execute:Execute",
+    "verify": f"{_HERE}.verify:Verify",
+    "cancel": f"{_HERE}.cancel:Cancel",
+    "list": f"{_HERE}.verify:ShowRunning",
+}
+BY_REQUEST: Final[Mapping[str, str]] = {
+    "generate": f"{_HERE}.generate_by_request:GenerateByRequest",
+    "execute": f"{_HERE}.by_request:ExecuteByRequest",
+    "verify": f"{_HERE}.by_request:VerifyByRequest",
+    "cancel": f"{_HERE}.by_request:CancelByRequest",
+    "list": f"{_HERE}.by_request:ListByRequest",
+}
+BY_CONTROLLER: Final[Mapping[str, str]] = {
+    "cancel": f"{_HERE}.by_controller:CancelByController",
+    "list": BY_REQUEST["list"],
 }
 
 
@@ -65,6 +74,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
         "kt reassign --zookeeper zk1:2181/kafka --verify --wait --reassignment-json-file plan.json",
         "kt reassign --zookeeper zk1:2181/kafka --cancel --rollback --reassignment-json-file plan.json",
         "kt reassign --zookeeper zk1:2181/kafka --list",
+        "kt reassign --bootstrap-controller c1:9093 --cancel --reassignment-json-file plan.json",
     ),
     columns=COLUMNS,
     notes=(
@@ -75,6 +85,9 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
         "--cancel sends back what is under way; --rollback also what has ended, to what the rollback file tells. With "
         "Kafka 2.4 and later it asks the controller, as kt reassign --bootstrap-server does, so brokers must be reached: "
         "--command-config where they want a login. Controllers of Kafka 0.10 to 2.3 go back when the next one is elected.",
+        "--bootstrap-controller takes --cancel and --list. Controllers tell the replicas of what moves alone: there is no "
+        "--rollback, and after a cancel the plan's throttle comes off the brokers that the plan or its moves name, whether "
+        "it is set there or not, and off the plan's topics.",
         "generate --explain adds reason and copies_to to each partition, and an item for each broker: broker, "
         "replicas_before, replicas_after, leaders_before, leaders_after, incoming, outgoing, copied_bytes "
         "(null: not known).",
@@ -88,6 +101,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
 )
 @click.option("--list", "modes", flag_value="list", multiple=True, help="Show what is being reassigned.")
 @cluster_options
+@bootstrap_controller_option
 @click.option(
     "--topics-to-move-json-file", metavar="FILE", shell_complete=complete_files, help="Topics to plan for; - is stdin."
 )
@@ -147,7 +161,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
     "--batch-partitions",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Partitions of one batch; several batches imply --wait. [default: all]",
+    help="Partitions of one batch; by ZooKeeper several imply --wait. [default: all; by request 10000 on KRaft, else 1000]",
 )
 @click.option(
     "--additional", is_flag=True, help="Although something moves; also with another --throttle for what moves."
@@ -172,14 +186,12 @@ def reassign(modes: Sequence[str], **flags: Any) -> int:
 
     Exactly one of --generate, --execute, --verify, --cancel, --list. Kafka's plan files work unchanged, both ways.
     """
-    kinds: Mapping[str, type[Mode]] = MODES
-    if flags["bootstrap"] is not None:
-        from kafkatool.commands.reassign import by_request
-
-        kinds = by_request.MODES
+    bootstrap = flags["bootstrap"]
+    kinds = BY_ZNODE if bootstrap is None else BY_CONTROLLER if bootstrap.controllers else BY_REQUEST
     mode = chosen(kinds, modes, flags, click.get_current_context().command.params)
     try:
-        return mode.carry_out()
+        with collected_rarely():  # plans are read before the cluster is
+            return mode.carry_out()
     except UsageError:
         raise
     except AlreadyMovingError as e:

@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkatool.commands.reassign.modes import PlanMode
-from kafkatool.commands.reassign.rows import COLUMNS, NUMBERED, item, items
-from kafkatool.commands.reassign.run_output import RunOutput
+from kafkatool.commands.reassign.rows import COLUMNS, item, items
+from kafkatool.commands.reassign.run_output import NUMBERED, RunOutput
 from kafkatool.commands.shared.credentials import broker_access
 from kafkatool.commands.shared.options import read_cluster_id
 from kafkatool.commands.shared.output import Answer
 from kafkatool.commands.shared.plan_table import throttled_line
 from kafkatool.commands.shared.termination import interruptions_kept, terminated_like_interrupted
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
+from kafkatool.core.model.moves import Status
 from kafkatool.core.operations.reassignment import submission
 from kafkatool.core.operations.reassignment.copy_progress import read_largest_share, to_copy
 from kafkatool.core.operations.reassignment.events import Ended, Event
 from kafkatool.core.operations.reassignment.run import Run
 from kafkatool.core.operations.reassignment.run_lock import HeldError
 from kafkatool.core.operations.reassignment.saved_run import RunState
-from kafkatool.core.operations.reassignment.status import Status
 from kafkatool.core.operations.reassignment.submission import MAX_BATCH_BYTES, SHOWN_BY_LIST, Prepared
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.cluster_view import read_cluster

@@ -5,7 +5,7 @@ stdout stays the five lines that scripts parse (RSN-4), unless --out names a fil
 
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,10 +17,10 @@ from kafkatool.commands.shared.options import parse_broker_ids
 from kafkatool.commands.shared.output import Answer
 from kafkatool.commands.shared.plan_table import broker_lines, total_line
 from kafkatool.core.errors import RefusedError
+from kafkatool.core.model.moves import Status
 from kafkatool.core.model.values import TopicPartition, in_number, join_ids
 from kafkatool.core.operations.reassignment import proposal
-from kafkatool.core.operations.reassignment.proposal import Proposal, Strategy
-from kafkatool.core.operations.reassignment.status import Status
+from kafkatool.core.operations.reassignment.proposal import Proposal
 from kafkatool.core.planner.consequences import BrokerConsequences, broker_consequences, reason
 from kafkatool.core.planner.plan_files import (
     CURRENT_ASSIGNMENT,
@@ -32,6 +32,7 @@ from kafkatool.core.planner.plan_files import (
     read_text,
     write_file,
 )
+from kafkatool.core.planner.strategy import Strategy
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.view import ClusterView
 
@@ -62,15 +63,20 @@ class Generate(Mode):
 
     def carry_out(self) -> int:
         """Propose a plan for the topics of the file; write nothing but the file of the plan."""
-        brokers = parse_broker_ids(self.broker_list, "--broker-list")
-        if twice := sorted({b for b in brokers if brokers.count(b) > 1}):
-            raise RefusedError(f"Broker list contains duplicate entries: {join_ids(twice)}")
-        exclude = parse_broker_ids(self.exclude_brokers, "--exclude-brokers") if self.exclude_brokers else ()
+        brokers, exclude = self.read_brokers()
         source = self.topics_to_move_json_file
         topics = parse_topics_to_move(read_text(source, sys.stdin), source)
         with self.session() as zk:
             view = read_cluster(zk, topics, states=False)
         return self.show(view, topics, brokers, exclude)
+
+    def read_brokers(self) -> tuple[Sequence[int], Sequence[int]]:
+        """Return the brokers to plan for, and those to leave out. Raises RefusedError: one is there twice."""
+        brokers = parse_broker_ids(self.broker_list, "--broker-list")
+        if twice := sorted({b for b in brokers if brokers.count(b) > 1}):
+            raise RefusedError(f"Broker list contains duplicate entries: {join_ids(twice)}")
+        exclude = parse_broker_ids(self.exclude_brokers, "--exclude-brokers") if self.exclude_brokers else ()
+        return brokers, exclude
 
     def show(self, view: ClusterView, topics: Sequence[str], brokers: Sequence[int], exclude: Sequence[int]) -> int:
         """Plan for the cluster as it was read, and show that."""
@@ -92,35 +98,46 @@ class Generate(Mode):
                 )
         if self.out_file is not None:
             write_file(self.out_file, plan_json(found.proposed))
-        sizes = None
-        if self.explain or self.out.is_text:  # it needs the wire protocol: others start without it
-            from kafkatool.core.operations.reassignment.replica_sizes import read_sizes
-
-            self.out.is_listing = True  # the plan is whole without the sizes
-            sizes = read_sizes(found.brokers.values(), found.current, broker_access(), unseen=self.out.unseen)
-        rows = broker_consequences(found.current, found.proposed, found.targets, sizes)
         if self.out.is_text:
-            if self.out_file is None:
-                self.out.lines(
-                    [
-                        CURRENT_ASSIGNMENT,
-                        self.plan_text(found.current),
-                        "",
-                        PROPOSED_ASSIGNMENT,
-                        self.plan_text(found.proposed),
-                    ]
-                )
-            else:
-                many = in_number(len(found.proposed), "partition", "partitions")
-                self.out.line(f"{many} planned: {self.out_file}")
+            rows = self._consequences(found, beside=lambda: self._show_plan(found))
             self._note_consequences(found, rows)
             return 0
         moves = items(found.proposed, found.current, Status.PENDING)
         if self.explain:
             moves = [{**i, **_reason_fields(found, p)} for i, p in zip(moves, found.proposed, strict=True)]
-            moves += [asdict(row) for row in rows]
+            moves += [asdict(row) for row in self._consequences(found)]
         self.out.show(Answer((), moves, (*COLUMNS, *(EXPLAINED_COLUMNS if self.explain else ())), cluster_id))
         return 0
+
+    def _show_plan(self, found: Proposal) -> None:
+        if self.out_file is None:
+            self.out.lines(
+                [
+                    CURRENT_ASSIGNMENT,
+                    self.plan_text(found.current),
+                    "",
+                    PROPOSED_ASSIGNMENT,
+                    self.plan_text(found.proposed),
+                ]
+            )
+        else:
+            many = in_number(len(found.proposed), "partition", "partitions")
+            self.out.line(f"{many} planned: {self.out_file}")
+
+    def _consequences(self, found: Proposal, beside: Callable[[], None] = lambda: None) -> Sequence[BrokerConsequences]:
+        """Count what the plan means, with the sizes that brokers tell; ``beside`` is done while they look."""
+        # it needs the wire protocol: others start without it
+        from concurrent.futures import ThreadPoolExecutor
+
+        from kafkatool.core.operations.reassignment.replica_sizes import read_sizes
+
+        self.out.is_listing = True  # the plan is whole without the sizes
+        copied = [p for p, to in found.proposed.items() if not set(to) <= set(found.current[p])]
+        access, unseen = broker_access(), self.out.unseen
+        with ThreadPoolExecutor(1, thread_name_prefix="kt-sizes-of-plan") as asking:
+            sizes = asking.submit(read_sizes, found.brokers.values(), copied, access, unseen=unseen)
+            beside()
+            return broker_consequences(found.current, found.proposed, found.targets, sizes.result())
 
     def plan_text(self, moves: Moves) -> str:
         """Write a plan as it is shown."""

@@ -1,5 +1,6 @@
 """The modes of ``kt reassign``, and what is said about flags that do not go together (RSN-1)."""
 
+import importlib
 import shlex
 import sys
 from abc import ABC, abstractmethod
@@ -7,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import click
 
@@ -15,11 +16,13 @@ from kafkatool.commands.shared.bootstrap import Bootstrap
 from kafkatool.commands.shared.options import brokers_flags, connect, to_type
 from kafkatool.commands.shared.output import Output
 from kafkatool.core.errors import UsageError
+from kafkatool.core.model.moves import Move, Status
 from kafkatool.core.model.values import Endpoint, in_number
-from kafkatool.core.operations.reassignment.saved_run import RunFiles
-from kafkatool.core.operations.reassignment.status import Move, Status
 from kafkatool.core.planner.plan_files import STDIN, Moves, PartitionName, parse_plan, read_text
-from kafkatool.core.zookeeper.session import ZooKeeper
+
+if TYPE_CHECKING:  # who asks brokers starts without what carries a plan into ZooKeeper
+    from kafkatool.core.operations.reassignment.saved_run import RunFiles
+    from kafkatool.core.zookeeper.session import ZooKeeper
 
 RATE: Final = "B/S"
 """Stands for a throttle in what is to be typed; no number, so kt refuses it as it is."""
@@ -49,7 +52,7 @@ class Mode(ABC):
     def carry_out(self) -> int:
         """Do what was asked for, show it, and return the exit code. Raises KafkatoolError."""
 
-    def session(self) -> AbstractContextManager[ZooKeeper]:
+    def session(self) -> "AbstractContextManager[ZooKeeper]":
         """Connect to ZooKeeper for this command."""
         return connect(self.zookeeper, cluster_id=self.cluster_id, zk_max_bytes=self.zk_max_bytes)
 
@@ -69,8 +72,10 @@ class PlanMode(Mode):
     timeout: float | None
 
     @property
-    def files(self) -> RunFiles:
+    def files(self) -> "RunFiles":
         """Return the files of the plan's runs."""
+        from kafkatool.core.operations.reassignment.saved_run import RunFiles
+
         return RunFiles(self.reassignment_json_file, self.rollback_file)
 
     def read_plan(self) -> Moves:
@@ -134,21 +139,30 @@ class PlanMode(Mode):
 
 
 def chosen(
-    kinds: Mapping[str, type[Mode]], names: Sequence[str], flags: dict[str, Any], parameters: Sequence[click.Parameter]
+    kinds: Mapping[str, str], names: Sequence[str], flags: dict[str, Any], parameters: Sequence[click.Parameter]
 ) -> Mode:
-    """Return the one mode with its flags. Raises UsageError: none or several, a foreign flag, one that is missing."""
+    """Return the one mode with its flags. ``kinds`` names its class, ``module:name``, which is imported when it is chosen.
+
+    Raises UsageError: none or several, a foreign flag, one that is missing."""
     if len(set(names)) != 1:
         raise UsageError(
             "Command must include exactly one action: --generate, --execute or --verify", now="or kt's --cancel, --list"
         )
     name = names[0]
-    kind = kinds[name]
+    asks_controllers = flags["bootstrap"] is not None and flags["bootstrap"].controllers
+    if name not in kinds:
+        raise UsageError(f'Option "[bootstrap-controller]" can\'t be used with action "[{name}]"')
+    module, _, class_name = kinds[name].partition(":")
+    kind: type[Mode] = getattr(importlib.import_module(module), class_name)
     for rate in ("throttle", "replica_alter_log_dirs_throttle"):
         if flags[rate] == -1:
             flags[rate] = None  # Kafka's spelling of none
     taken = {f.name for f in fields(kind)}
     given = {p.name: p.opts[0] for p in parameters if p.name in flags and _is_given(flags[p.name])}
     if foreign := [flag for parameter, flag in given.items() if parameter not in taken]:
+        if asks_controllers:
+            option = foreign[0].removeprefix("--")
+            raise UsageError(f'Option "[bootstrap-controller]" can\'t be used with option "[{option}]"')
         if flags["bootstrap"] is not None:
             raise UsageError(f'Option "[{foreign[0].removeprefix("--")}]" can\'t be used with action "[{name}]"')
         raise UsageError(f"{foreign[0]} can't be used with --{name}")

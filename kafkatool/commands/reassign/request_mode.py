@@ -2,27 +2,58 @@
 
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkatool.commands.reassign.modes import RATE, RATE_MEANS, Mode, PlanMode
 from kafkatool.commands.reassign.rows import COLUMNS
 from kafkatool.commands.shared.bootstrap import connect_brokers
 from kafkatool.commands.shared.output import Answer
-from kafkatool.commands.shared.run_progress import RunProgressLine, awaited_line
 from kafkatool.core.errors import BrokerAnswerError, RefusedError, UsageError
+from kafkatool.core.model.moves import Move
 from kafkatool.core.model.values import TopicPartition, in_number, join_ids
-from kafkatool.core.operations.reassignment import following_by_request as following
-from kafkatool.core.operations.reassignment.events import Following
-from kafkatool.core.operations.requests import log_dirs, throttles
+from kafkatool.core.operations.requests import comparing, log_dirs, reassignments, throttles
 from kafkatool.core.operations.requests.moving import read_moves
+from kafkatool.core.operations.requests.reassignments import CutShortError, Refusals
 from kafkatool.core.operations.requests.throttles import Throttle
 from kafkatool.core.operations.requests.topics import read_topics
-from kafkatool.core.planner.plan_files import STDIN, LogDirs, Moves, dashed, parse_log_dirs, parse_plan, read_text
+from kafkatool.core.planner.plan_files import (
+    STDIN,
+    LogDirs,
+    Moves,
+    PlacedReplica,
+    dashed,
+    parse_placed_plan,
+    plan_json,
+    read_text,
+)
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from kafkatool.core.client.cluster import ClusterClient
+
+
+LOG_DIRS_POLL_S: Final = 1.0
+
+
+def refused_of(outcome: Refusals) -> dict[TopicPartition, BrokerAnswerError]:
+    """Return what was refused of it."""
+    return {p: e for p, e in outcome.items() if e is not None}
+
+
+def named(things: Iterable[TopicPartition] | Iterable[PlacedReplica]) -> str:
+    """Write partitions, or replicas of them, as Kafka's tool lists them."""
+    return ",".join(map(str, sorted(things)))
+
+
+def plural_of(things: Collection[object]) -> str:
+    """Return the s of several."""
+    return "s" * (len(things) > 1)
+
+
+def _cancelled_line(partitions: Collection[TopicPartition]) -> str:
+    return f"Successfully cancelled partition reassignment{plural_of(partitions)} for: {named(partitions)}"
 
 
 class RequestMode(Mode):
@@ -54,7 +85,7 @@ class RequestPlanMode(RequestMode, PlanMode):
             raise RefusedError(f"Unable to read file {source}") from e
         try:
             name = "stdin" if source == STDIN else source
-            return parse_plan(text, name, name_of=dashed, with_log_dirs=True), parse_log_dirs(text, name)
+            return parse_placed_plan(text, name, name_of=dashed)
         except UsageError as e:
             raise RefusedError(str(e)) from e
         except RefusedError as e:
@@ -63,21 +94,33 @@ class RequestPlanMode(RequestMode, PlanMode):
             raise
 
     def finish(
-        self, client: "ClusterClient", plan: Moves, *, preserve_throttles: bool, own: Throttle | None = None
+        self,
+        client: "ClusterClient",
+        plan: Moves,
+        *,
+        preserve_throttles: bool,
+        own: Throttle | None = None,
+        look: comparing.Look | None = None,
     ) -> None:
         """Take throttles off if nothing of the cluster moves any more, only where some are set (ADM-38).
 
-        ``own``: what this run has set.
+        ``own``: what this run has set. ``look``: what was read just now; before anything is taken off it is asked again
+        what moves.
         """
         if preserve_throttles:
             return
-        if moving := read_moves(client):
+        if moving := read_moves(client) if look is None else look.moving:
             if set(moving).difference(plan):
                 self.out.note(
                     "other partitions are being moved: the throttle stays; --verify takes it off when they are"
                 )
             return
-        found = self.found_throttles(client, plan)
+        found = (
+            throttles.find(client, look.topics, {p.topic for p in plan}) if look else self.found_throttles(client, plan)
+        )
+        if look is not None and (found.brokers or found.topics):
+            self.finish(client, plan, preserve_throttles=False, own=own)
+            return
         if own is not None:
             found = throttles.with_own(client, found, own)
         if found.brokers:
@@ -105,6 +148,10 @@ class RequestPlanMode(RequestMode, PlanMode):
         way_on: str = "--verify --wait",
     ) -> bool:
         """Wait until nothing of the plan moves; False: the time was up first. Cut short, it says what to type."""
+        from kafkatool.commands.shared.run_progress import RunProgressLine, awaited_line
+        from kafkatool.core.operations.reassignment import following_by_request as following
+        from kafkatool.core.operations.reassignment.events import Following
+
         wanted = list(plan)
         line = RunProgressLine(self.out.note)
         try:
@@ -130,7 +177,7 @@ class RequestPlanMode(RequestMode, PlanMode):
                 replicas = in_number(len(moving), "replica is", "replicas are")
                 self.out.note(f"{replicas} on the way to another log directory: that goes on")
                 return False
-            time.sleep(following.FIRST_POLL_S)
+            time.sleep(LOG_DIRS_POLL_S)
             client.begin_anew()
         return True
 
@@ -148,6 +195,38 @@ class RequestPlanMode(RequestMode, PlanMode):
                 ways.append((f"--execute --additional --throttle {RATE}", f"another throttle; {RATE}: {RATE_MEANS}"))
         for flags, what in ways:
             self.out.note(f"{self.command(flags)}  # {what}")
+
+    def turn_round(
+        self, client: "ClusterClient", requests: Sequence[Any], moving: Sequence[TopicPartition]
+    ) -> tuple[list[TopicPartition], dict[TopicPartition, BrokerAnswerError]]:
+        """Cancel what moves, and say so; return what was cancelled, and what was refused."""
+        try:
+            outcome = reassignments.send(client, requests)
+        except CutShortError as e:
+            if e.accepted:
+                self.out.line(_cancelled_line(e.accepted))
+            e.now = "the same command looks again, and cancels what still moves"
+            raise
+        refused = {
+            p: e
+            for p, e in refused_of(outcome).items()
+            if e.code != ErrorCode.NO_REASSIGNMENT_IN_PROGRESS  # it has ended meanwhile
+        }
+        cancelled = [p for p in moving if p not in refused]
+        if refused:
+            self.show_refusals("Error cancelling partition reassignment(s) for:", refused)
+        if cancelled:
+            self.out.line(_cancelled_line(cancelled))
+        elif not refused:
+            self.out.line("None of the specified partition reassignments are active.")
+        self.out.line("None of the specified partition moves are active.")
+        return cancelled, refused
+
+    def note_strange(self, strange: Sequence[Move]) -> None:
+        """Say which partitions a cancel has left otherwise than they were, and print the plan that restores them."""
+        if strange:
+            self.out.note(f"not as before the plan: {named(m.partition for m in strange)}; this plan restores it:")
+            self.out.note(plan_json({m.partition: m.target for m in strange}))
 
     def show_refusals(self, head: str, refused: Mapping[TopicPartition, BrokerAnswerError]) -> None:
         """Tell what the controller refused, and why."""

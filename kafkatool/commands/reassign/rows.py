@@ -1,17 +1,18 @@
 """The answer of ``kt reassign``: an item and a line of text for each partition (RSN-12, RSN-35X); a throttle in words."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkatool.commands.shared.output import paint
+from kafkatool.core.model.moves import Move, Status
 from kafkatool.core.model.values import in_number, join_ids
-from kafkatool.core.operations.reassignment.status import LeftThrottle, Move, Status
 from kafkatool.core.planner.plan_files import Moves, PartitionName
-from kafkatool.core.zookeeper.znodes import ConfigChangeZnode
+
+if TYPE_CHECKING:
+    from kafkatool.core.operations.reassignment.status import LeftThrottle
 
 COLUMNS: Final = ("topic", "partition", "from", "to", "status")
 COLOURS: Final = {Status.IN_PROGRESS: "yellow", Status.COMPLETED: "green", Status.FAILED: "red"}
-NUMBERED: Final = (ConfigChangeZnode.PREFIX,)
 
 
 def status_lines(moves: Sequence[Move], name_of: PartitionName) -> list[str]:
@@ -35,7 +36,7 @@ def status_lines(moves: Sequence[Move], name_of: PartitionName) -> list[str]:
     return [paint(text, "red") for text in errors] + lines
 
 
-def left_throttle_text(left: LeftThrottle) -> str:
+def left_throttle_text(left: "LeftThrottle") -> str:
     """Name the configs of a throttle, and whose they are."""
     return "; ".join(
         f"{' and '.join(configs)} of {entity}{'s' * (len(names) > 1)} {','.join(names)}"

@@ -7,18 +7,19 @@ from typing import Final
 from kafkatool.commands.reassign.modes import PlanMode
 from kafkatool.commands.reassign.rows import left_throttle_text, status_lines, unchanged_line
 from kafkatool.commands.shared.run_progress import RunProgressLine, awaited_line, released_line
+from kafkatool.core.model.moves import Status
 from kafkatool.core.model.values import TopicPartition, first_of, in_number
 from kafkatool.core.operations.reassignment import events
 from kafkatool.core.operations.reassignment.following import Progress
-from kafkatool.core.operations.reassignment.status import Status
 from kafkatool.core.operations.reassignment.submission import CANCELLED_BY_REQUEST, Submission
 from kafkatool.core.planner.plan_files import CURRENT_ASSIGNMENT, plan_json
-from kafkatool.core.zookeeper.znodes import ReassignmentZnode
+from kafkatool.core.zookeeper.znodes import ConfigChangeZnode, ReassignmentZnode
 
 THROTTLE_WARNING: Final = (
     "Warning: You must run Verify periodically, until the reassignment completes, to ensure the throttle is removed. "
     "You can also alter the throttle by rerunning the Execute command passing a new value."
 )
+NUMBERED: Final = (ConfigChangeZnode.PREFIX,)  # paths that get a number from ZooKeeper
 SHOWN: Final = 10  # names of partitions in a note
 
 

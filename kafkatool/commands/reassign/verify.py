@@ -8,17 +8,18 @@ from collections import Counter
 from dataclasses import dataclass
 
 from kafkatool.commands.reassign.modes import Mode, PlanMode
-from kafkatool.commands.reassign.rows import COLUMNS, NUMBERED, item, left_throttle_text, status_lines
-from kafkatool.commands.reassign.run_output import RunOutput
+from kafkatool.commands.reassign.rows import COLUMNS, item, left_throttle_text, status_lines
+from kafkatool.commands.reassign.run_output import NUMBERED, RunOutput
 from kafkatool.commands.shared.options import read_cluster_id, show_planned
 from kafkatool.commands.shared.output import Answer
 from kafkatool.commands.shared.run_progress import awaited_line
 from kafkatool.commands.shared.termination import terminated_like_interrupted
+from kafkatool.core.model.moves import Status
 from kafkatool.core.model.values import in_number, join_ids
 from kafkatool.core.operations.reassignment import status
 from kafkatool.core.operations.reassignment.events import Verified
 from kafkatool.core.operations.reassignment.run import LeftWaiting, Run
-from kafkatool.core.operations.reassignment.status import LeftThrottle, Status
+from kafkatool.core.operations.reassignment.status import LeftThrottle
 from kafkatool.core.planner.plan_files import plan_json
 
 

@@ -31,6 +31,7 @@ from kafkatool.commands.shared.output import Answer, Output
 from kafkatool.commands.shared.progress_line import ProgressLine, duration
 from kafkatool.commands.shared.termination import terminated_like_interrupted
 from kafkatool.core.client.addresses import parse_addresses
+from kafkatool.core.collecting import collected_rarely
 from kafkatool.core.errors import RefusedError, UsageError
 from kafkatool.core.model import topic_names
 from kafkatool.core.operations.verification.comparison import (
@@ -120,7 +121,8 @@ def replica_verify(
         zookeeper = local_zookeeper()
     if not once and (allow_missing or not out.is_text):
         raise UsageError("--allow-missing and --output need --once")
-    layout = _layout(broker_list, zookeeper, topic_white_list, out)
+    with collected_rarely():
+        layout = _layout(broker_list, zookeeper, topic_white_list, out)
     if not layout.replicas:
         raise RefusedError(
             "No topics found. --topic-white-list, if specified, is either filtering out all topics or there is no topic."

@@ -32,7 +32,8 @@ def broker() -> None:
         "Runs until SIGTERM or SIGINT, then moves its leaders away and stops; a second signal waits no longer for "
         "the controller. With a TLS listener SIGHUP has it read its keystores and truststores again, all or none; who is "
         "connected stays. The server's log goes to stderr; state-change.log, controller.log and authorizer.log to "
-        "kt.log.dir (default: `logs` beside the first of log.dirs).",
+        "kt.log.dir (default: `logs` beside the first of log.dirs). The latter two are rolled at 100 MB, and ten files of "
+        "each are kept; state-change.log is rolled by the hour, and nothing of it is ever deleted.",
     ),
 )
 @click.option(

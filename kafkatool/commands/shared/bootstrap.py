@@ -16,11 +16,14 @@ from kafkatool.commands.shared.output import CURRENT_OUTPUT, Output
 from kafkatool.commands.shared.settings import SettingOption
 from kafkatool.core.client.addresses import Address, parse_addresses
 from kafkatool.core.client.settings import ClientSettings, settings_of
+from kafkatool.core.collecting import collected_rarely
 from kafkatool.core.errors import UsageError
 
 if TYPE_CHECKING:
     from kafkatool.core.client.cluster import ClusterClient
 
+CONTROLLERS: Final = "bootstrap_controller"
+EITHER: Final = "Please specify either --bootstrap-server or --bootstrap-controller"
 ONLY_ONE: Final = "Only one of --bootstrap-server or --zookeeper must be specified"
 PARAMETER: Final = "bootstrap_server"
 NAMED_ZOOKEEPER: Final = "kafkatool.named_zookeeper"
@@ -38,28 +41,48 @@ only_bootstrap_option = click.option(
     cls=SettingOption,
     help="Brokers to ask. [env KAFKATOOL_BOOTSTRAP_SERVER]",
 )
+bootstrap_controller_option = click.option(
+    "--bootstrap-controller",
+    metavar="HOST:PORT[,HOST:PORT…]",
+    help="Controllers to ask, of Kafka 3.7 and later without ZooKeeper: --cancel and --list, even with no broker up.",
+)
 command_config_option = broker_command_config_option
 """``--command-config``, kept with the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """Where the brokers are, and how they are spoken to. ``text`` is what was typed."""
+    """Where the brokers are, or the ``controllers``, and how they are spoken to. ``text`` is what was typed."""
 
     text: str
     addresses: tuple[Address, ...]
     settings: ClientSettings
     command_config: Path | None
+    controllers: bool = False
+
+    @property
+    def flag(self) -> str:
+        """Return the flag that names them."""
+        return _flag_of(controllers=self.controllers)
 
 
 def choose_way(ctx: click.Context) -> None:
     """Leave one way to the cluster in the parameters: ``zookeeper`` or ``bootstrap``, the other is None.
 
     A flag on the command line silences the other one's setting; without any the only cluster of this machine serves.
-    Raises UsageError: both, or none.
+    Controllers, where a command takes them, are named on the command line alone. Raises UsageError: both, or none.
     """
     text = ctx.params.pop(PARAMETER)
     config = ctx.params.pop("command_config", None) or command_config()
+    controllers = ctx.params.pop(CONTROLLERS, None)
+    if controllers is not None:
+        if is_typed(PARAMETER, ctx):
+            raise UsageError(EITHER)
+        if is_typed("zookeeper", ctx) or NAMED_ZOOKEEPER in ctx.meta:
+            raise UsageError(ONLY_ONE.replace("--bootstrap-server", "--bootstrap-controller"))
+        ctx.params["zookeeper"] = None
+        ctx.params["bootstrap"] = bootstrap_of(controllers, config, ctx.command_path, controllers=True)
+        return
     if "zookeeper" not in ctx.params:  # a command that asks brokers only
         if text is None and not ctx.resilient_parsing:
             text = local_bootstrap()
@@ -82,20 +105,25 @@ def is_typed(parameter: str, ctx: click.Context | None = None) -> bool:
     return (ctx or click.get_current_context()).get_parameter_source(parameter) is ParameterSource.COMMANDLINE
 
 
-def bootstrap_of(text: str, config: Path | None, command: str) -> Bootstrap:
+def bootstrap_of(text: str, config: Path | None, command: str, *, controllers: bool = False) -> Bootstrap:
     """Parse addresses and read the client's properties. Raises UsageError."""
     settings = ClientSettings(client_id="-".join(["kt", *command.split()[1:2]]), software_version=__version__)
     if config is not None:
         properties, security = client_properties(config)
         settings = settings_of(properties, replace(settings, security=security))
-    return Bootstrap(text, parse_addresses(text), settings, config)
+    addresses = parse_addresses(text, _flag_of(controllers=controllers))
+    return Bootstrap(text, addresses, settings, config, controllers)
+
+
+def _flag_of(*, controllers: bool) -> str:
+    return "--bootstrap-controller" if controllers else "--bootstrap-server"
 
 
 @contextmanager
 def connect_brokers(
     bootstrap: Bootstrap, *, cluster_id: str | None = None, whole_timeout_ms: int | None = None
 ) -> Iterator["ClusterClient"]:
-    """Connect for one command, whose output tells what brokers left out.
+    """Connect for one command, to the brokers or to the controllers, whose output tells what they left out.
 
     Raises BrokerUnreachableError, and RefusedError where ``cluster_id`` is another's.
     """
@@ -107,5 +135,13 @@ def connect_brokers(
     context = click.get_current_context(silent=True)
     out: Output | None = context.meta.get(CURRENT_OUTPUT) if context is not None else None
     unseen = out.unseen if out is not None else None
-    with ClusterClient(bootstrap.addresses, settings, cluster_id=cluster_id, unseen=unseen) as client:
+    kind = ClusterClient
+    if bootstrap.controllers:
+        from kafkatool.core.client.controllers import ControllerClient
+
+        kind = ControllerClient
+    with (
+        collected_rarely(),
+        kind(bootstrap.addresses, settings, cluster_id=cluster_id, unseen=unseen) as client,
+    ):
         yield client

@@ -187,7 +187,7 @@ def command_config() -> Path | None:
 
 def client_properties(file: Path) -> "tuple[Mapping[str, str], ClientSecurity]":
     """Read --command-config: all of it, and what it says of security. Raises UsageError."""
-    from kafkatool.core.client.java_keys import mistakes
+    from kafkatool.core.client.java_keys import mistakes, unheeded
     from kafkatool.core.java_properties import parse_properties
     from kafkatool.core.security.client_security import read_client_security
     from kafkatool.core.security.credential_files import read_credential_file
@@ -204,7 +204,7 @@ def client_properties(file: Path) -> "tuple[Mapping[str, str], ClientSecurity]":
         except ConfigError as e:
             raise UsageError(f"--command-config: {e}") from e
         secret = any("password" in key or key.startswith("sasl.jaas") or key.endswith(".key") for key in properties)
-        wrong = [f"{file}: {mistake}" for mistake in mistakes(properties)]
+        wrong = [f"{file}: {mistake}" for mistake in (*mistakes(properties), unheeded(properties)) if mistake]
         _warn((*(found.notes if secret else ()), *security.notes, *wrong))
         security.warn = _once_warning()
         log.debug("brokers: %s, from %s", security.identity, file)
@@ -221,4 +221,5 @@ def broker_access() -> "BrokerAccess":
     file, listener = command_config(), _chosen("listener")
     if file is None:
         return PLAINTEXT_ACCESS if listener is None else BrokerAccess(listener=listener)
-    return BrokerAccess(client_properties(file)[1], listener)
+    properties, security = client_properties(file)
+    return BrokerAccess(security, listener, properties.get("client.id") or None)

@@ -254,7 +254,7 @@ def to_type(
     context = chosen_context()
     kt = "kt" if context is None else f"kt --context {shlex.quote(context)}"
     if bootstrap is not None:
-        way = f" --bootstrap-server {shlex.quote(bootstrap.text)}"
+        way = f" {bootstrap.flag} {shlex.quote(bootstrap.text)}"
     else:
         way = f" --zookeeper {shlex.quote(zookeeper or '')}"
     flags = f"{way}{login_flags(by_zookeeper=bootstrap is None)}{_packet_flag()}{_guard(cluster_id)}"

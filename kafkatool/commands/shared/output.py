@@ -9,6 +9,7 @@ which the command catches to tell it in Kafka's words, or leaves to the root gro
 
 import contextlib
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -153,10 +154,10 @@ class Output:
 
         ``errors`` are of what they would refuse.
         """
-        items = [{"broker": r.broker, "api": r.api, "version": r.version, "fields": r.fields} for r in requests]
+        planned = list(requests)
+        items = [{"broker": r.broker, "api": r.api, "version": r.version, "fields": r.fields} for r in planned]
         lines = [
-            f"broker {i['broker']} {i['api']} {i['version']} {orjson.dumps(i['fields'], default=list).decode()}"
-            for i in items
+            f"{r.kind} {r.broker} {r.api} {r.version} {orjson.dumps(r.fields, default=list).decode()}" for r in planned
         ]
         rows = items if self.form != "tsv" else [{**i, "fields": orjson.dumps(i["fields"]).decode()} for i in items]
         self.show(Answer(lines, rows, ("broker", "api", "version", "fields"), errors=errors))
@@ -190,8 +191,9 @@ class Output:
     ) -> int:
         """Print ``text`` (Kafka's words) on stdout, or an answer with only this error. Return the exit code.
 
-        The hint what to do now goes to stderr: Kafka does not give it.
+        The hint what to do now goes to stderr: Kafka does not give it; nor does kt where it happened, but with ``--debug``.
         """
+        logging.getLogger(__name__).debug("%s", type(error).__name__, exc_info=error)
         self.line(text if text is not None else str(error))
         if error.now is not None:
             self.note(error.now)

@@ -1,22 +1,24 @@
 """What a plan means for brokers, as lines of text (RSN-29X)."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkatool.commands.shared.byte_sizes import byte_size
 from kafkatool.commands.shared.progress_line import duration
 from kafkatool.commands.shared.table import table_lines
 from kafkatool.core.model.values import in_number
-from kafkatool.core.operations.reassignment.copy_progress import Share
-from kafkatool.core.planner.consequences import BrokerConsequences
-from kafkatool.core.planner.plan_files import Moves
+
+if TYPE_CHECKING:
+    from kafkatool.core.operations.reassignment.copy_progress import Share
+    from kafkatool.core.planner.consequences import BrokerConsequences
+    from kafkatool.core.planner.plan_files import Moves
 
 MANY_BROKERS: Final = 40  # of which those that do not change are shown only if asked for
 DAY_S: Final = 86_400
 TOLD_FROM_S: Final = 60  # a throttle is kept on the average of some ten seconds: less than these may pass at once
 
 
-def broker_lines(rows: Sequence[BrokerConsequences], *, all_brokers: bool) -> list[str]:
+def broker_lines(rows: "Sequence[BrokerConsequences]", *, all_brokers: bool) -> list[str]:
     """Return a table: replicas and preferred leaders before and after, replicas that come and go, bytes where known."""
     shown = rows
     if not all_brokers and len(rows) > MANY_BROKERS:
@@ -41,7 +43,7 @@ def broker_lines(rows: Sequence[BrokerConsequences], *, all_brokers: bool) -> li
     return lines
 
 
-def total_line(current: Moves, proposed: Moves, rows: Sequence[BrokerConsequences]) -> str:
+def total_line(current: "Moves", proposed: "Moves", rows: "Sequence[BrokerConsequences]") -> str:
     """Return ``3 of 9 partitions change, 2 replicas to copy (10 MiB)``."""
     changing = sum(current[p] != to for p, to in proposed.items())
     copies = sum(len(set(to).difference(current[p])) for p, to in proposed.items())
@@ -51,7 +53,7 @@ def total_line(current: Moves, proposed: Moves, rows: Sequence[BrokerConsequence
     return f"{changing} of {all_}, {in_number(copies, 'replica', 'replicas')} to copy{size}"
 
 
-def throttled_line(share: Share | None, throttle: int | None) -> str | None:
+def throttled_line(share: "Share | None", throttle: int | None) -> str | None:
     """Say how long a move takes under its throttle; None: unthrottled, soon done, or nobody tells how much there is."""
     seconds = share.left_bytes / throttle if share is not None and throttle else 0
     if share is None or seconds < TOLD_FROM_S:

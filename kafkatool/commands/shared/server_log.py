@@ -1,10 +1,12 @@
 """Logging of a server in the foreground, in Kafka's layout: to stderr, the controller's to a file besides.
 
 What an authorizer refuses goes to a file alone: clients decide how much that is. Clients also choose names that are told
-of: what would begin another line, or drive a terminal, is escaped.
+of: what would begin another line, or drive a terminal, is escaped. Files are rolled and bounded in size; stderr is for who
+started the server to keep.
 """
 
 import logging
+import logging.handlers
 import sys
 import traceback
 from pathlib import Path
@@ -14,6 +16,8 @@ from kafkatool.commands.shared.printable import one_line
 
 _FORMAT = "[%(asctime)s,%(msecs)03d] %(levelname)s %(message)s (%(name)s)"  # Kafka's log4j layout
 _DATE = "%Y-%m-%d %H:%M:%S"
+FILE_BYTES = 100 << 20
+ROLLED = 9  # files beside the newest one: a log needs at most 1 GB
 
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
@@ -58,8 +62,10 @@ def log_refusals_to(path: Path) -> None:
     logger.propagate = False
 
 
-def _file_handler(path: Path) -> logging.FileHandler:
+def _file_handler(path: Path) -> logging.Handler:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(path, encoding="utf-8")
+    handler = logging.handlers.RotatingFileHandler(
+        path, maxBytes=FILE_BYTES, backupCount=ROLLED, encoding="utf-8", errors="backslashreplace"
+    )
     handler.setFormatter(OneLine(_FORMAT, _DATE))
     return handler

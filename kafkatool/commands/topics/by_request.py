@@ -331,6 +331,8 @@ def delete(
                 out.line(failure_text(error))
                 errors.append(error_item(error, topic=name))
         status = {name: "marked" for name, error in outcome.items() if error is None}
+        if errors and status:
+            out.note(f"marked for deletion all the same: {','.join(sorted(status))}")
         if wait_s is not None:
             left = _wait_until_gone(client, [found[name] for name in status], wait_s)
             status |= {name: "deleted" for name in status if name not in left}

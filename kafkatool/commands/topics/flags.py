@@ -10,7 +10,7 @@ from kafkatool.commands.completion import complete_configs, complete_topics
 from kafkatool.commands.shared.options import F, no_topic_text
 from kafkatool.commands.shared.output import Output
 from kafkatool.commands.shared.printable import one_line
-from kafkatool.core.errors import RefusedError
+from kafkatool.core.errors import KafkatoolError, RefusedError
 from kafkatool.core.model.topic_configs import ACCEPTED, DOCUMENTED, LATER, unknown_names
 from kafkatool.core.model.values import first_of, in_number
 
@@ -50,7 +50,7 @@ def pattern_option(*, required: bool) -> Callable[[F], F]:
     )
 
 
-def failure_text(error: RefusedError) -> str:
+def failure_text(error: KafkatoolError) -> str:
     """Put the error in Kafka's words (TOP-6)."""
     return f"Error while executing topic command : {error}"
 

@@ -11,10 +11,11 @@ from kafkatool.core.security.client_security import ClientSecurity
 
 @dataclass(frozen=True, slots=True)
 class BrokerAccess:
-    """Without ``listener`` the only one of the security's protocol is taken."""
+    """Without ``listener`` the only one of the security's protocol is taken. ``client_id``: the name the user gave kt."""
 
     security: ClientSecurity = field(default_factory=ClientSecurity)
     listener: str | None = None
+    client_id: str | None = None
 
     def endpoint(self, broker: BrokerInfo) -> Endpoint | None:
         """Return where to connect to; None: the broker has no such listener, or several."""
@@ -45,7 +46,8 @@ class BrokerAccess:
         return f"no listener speaks {self.security.protocol} ({self.security.source}): {there}"
 
     def connect(self, host: str, port: int, *, client_id: str, timeout_ms: int) -> Connection:
-        """Connect and log in. Raises BrokerUnreachableError."""
+        """Connect and log in; ``client_id`` is the name of who was given none. Raises BrokerUnreachableError."""
+        client_id = self.client_id or client_id
         return Connection(host, port, client_id=client_id, timeout_ms=timeout_ms, security=self.security)
 
 

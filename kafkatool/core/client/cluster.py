@@ -8,14 +8,16 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from socket import gaierror
-from typing import Any, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 from kafkatool.core.client.addresses import Address
+from kafkatool.core.client.closed_at_once import is_late
 from kafkatool.core.client.negotiated import NegotiatedConnection
 from kafkatool.core.client.rights import NEVER_CREATES, about_every_topic, note_topics_left_out, refusal
 from kafkatool.core.client.settings import ClientSettings
 from kafkatool.core.client.unseen import Unseen
 from kafkatool.core.errors import (
+    AllRefusedError,
     BrokerAnswerError,
     BrokerUnreachableError,
     DeadlineError,
@@ -28,7 +30,7 @@ from kafkatool.core.errors import (
 )
 from kafkatool.core.model.values import BrokerInfo, Endpoint
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.messages import metadata
+from kafkatool.core.protocol.messages import list_partition_reassignments, metadata
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -47,7 +49,6 @@ RETRIABLE: Final = frozenset(
     }
 )
 """What is sent again as it is (ADM-53, ADM-55); all other codes are final."""
-MAX_BACKOFF_MS: Final = 1000
 _METADATA_LEAST: Final = 1  # the first with a controller
 NO_CODES: Codes = lambda response: ()  # noqa: E731
 
@@ -55,9 +56,13 @@ NO_CODES: Codes = lambda response: ()  # noqa: E731
 class ClusterClient:
     """One operation's client, of one thread: its whole time runs from when it is made, or since ``begin_anew``.
 
+    ``KIND`` is what a person calls a node it talks to.
+
     ``brokers``, ``controller_id`` and ``cluster_id`` are those of the newest metadata. Connections are kept until
     ``close``; one that its broker has ended is opened again.
     """
+
+    KIND: ClassVar[str] = "broker"
 
     def __init__(
         self,
@@ -85,6 +90,8 @@ class ClusterClient:
         self._asked_of_every_topic = False
         self._answered: Address | None = None
         self._quiet_until: dict[Address, float] = {}  # as brokers ask for it by throttle_time_ms
+        self._used_at: dict[Address, float] = {}
+        self._learned_at = 0.0  # when brokers and controller were told
         self._deadline = 0.0
         self.begin_anew()
         try:
@@ -165,7 +172,7 @@ class ClusterClient:
         version = self._connection(address).version_of(api, least=least)
         if version is None:
             command = self.settings.client_id.replace("kt-", "kt ")
-            raise UnsupportedApiError(api.name, max(api.min_version, least), f"broker {target}", command)
+            raise UnsupportedApiError(api.name, max(api.min_version, least), f"{self.KIND} {target}", command)
         return target, version
 
     def refresh(self) -> None:
@@ -176,27 +183,42 @@ class ClusterClient:
         """Read the metadata of those topics (None: all) and of the cluster. Raises BrokerUnreachableError."""
         asked = None if topics is None else [metadata.MetadataRequestTopic(topic=t) for t in topics]
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
-        answer = self._ask_any(metadata.API, request, least)
-        if self._wanted_cluster_id is not None and answer.cluster_id != self._wanted_cluster_id:
-            found = f"id {answer.cluster_id}" if answer.cluster_id else "no id"
+        try:
+            answer = self._ask_any(metadata.API, request, least)
+        except UnsupportedApiError as e:
+            found = next((c.versions for a, c in self._connections.items() if str(a) == e.broker), {})
+            if metadata.API.key not in found and list_partition_reassignments.API.key in found:
+                raise RefusedError(
+                    f"{e.broker} is a controller, which tells nothing of brokers",
+                    now="name a broker; kt reassign --cancel and --list take controllers by --bootstrap-controller",
+                ) from e
+            raise
+        nodes = ((b.node_id, b.host, b.port, b.rack) for b in answer.brokers)
+        self._learn(answer.cluster_id, answer.controller_id, nodes)
+        if topics is None:
+            self._note_topics_left_out()
+        return answer
+
+    def _learn(
+        self, cluster_id: str | None, controller_id: int, nodes: Iterable[tuple[int, str, int, str | None]]
+    ) -> None:
+        """Take over what was told of the cluster; nodes are id, host, port and rack. Raises RefusedError: another's."""
+        if self._wanted_cluster_id is not None and cluster_id != self._wanted_cluster_id:
+            found = f"id {cluster_id}" if cluster_id else "no id"
             raise RefusedError(
                 f"--cluster-id is {self._wanted_cluster_id}, but the cluster at {join(self._bootstrap)} has {found}; "
                 "nothing was written"
             )
-        if self.cluster_id not in (None, answer.cluster_id):
-            raise RefusedError(
-                f"{join(self._bootstrap)} leads to two clusters, {self.cluster_id} and {answer.cluster_id}"
-            )
+        if self.cluster_id not in (None, cluster_id):
+            raise RefusedError(f"{join(self._bootstrap)} leads to two clusters, {self.cluster_id} and {cluster_id}")
         protocol = self.settings.access.security.protocol
         self.brokers = {
-            b.node_id: BrokerInfo(b.node_id, (Endpoint("", b.host, b.port, protocol),), b.rack)
-            for b in sorted(answer.brokers, key=lambda b: b.node_id)
+            node: BrokerInfo(node, (Endpoint("", host, port, protocol),), rack)
+            for node, host, port, rack in sorted(nodes, key=lambda known: known[0])
         }
-        self.controller_id = answer.controller_id if answer.controller_id >= 0 else None
-        self.cluster_id = answer.cluster_id
-        if topics is None:
-            self._note_topics_left_out()
-        return answer
+        self.controller_id = controller_id if controller_id >= 0 else None
+        self.cluster_id = cluster_id
+        self._learned_at = time.monotonic()
 
     def _note_topics_left_out(self) -> None:
         """Ask, once, whether we may describe any topic there could be; brokers too old to say so are not asked."""
@@ -218,7 +240,7 @@ class ClusterClient:
         return refusal(api, code, message, resource, broker=self._who_answered(), principal=self._principal)
 
     def _who_answered(self) -> str:
-        return "a broker" if self._answered is None else self._names_at(str(self._answered))
+        return f"a {self.KIND}" if self._answered is None else self._names_at(str(self._answered))
 
     @property
     def _principal(self) -> str:
@@ -247,12 +269,15 @@ class ClusterClient:
                 answer, found, why = None, {ErrorCode.NOT_CONTROLLER}, e
                 self.repeated = True
             tries += 1
-            if self.left_ms <= backoff_ms or tries > self.settings.retries:
+            lost = isinstance(why, BrokerUnreachableError)
+            pause_ms = max(backoff_ms, self.settings.reconnect_backoff_ms) if lost else backoff_ms
+            quiet_ms = throttled_ms(answer) if ErrorCode.THROTTLING_QUOTA_EXCEEDED in found else 0
+            if self.left_ms <= max(pause_ms, quiet_ms) or tries > self.settings.retries:
                 if answer is not None:
                     return answer
                 raise why
-            time.sleep(backoff_ms / 1000)
-            backoff_ms = min(2 * backoff_ms, MAX_BACKOFF_MS) or 1
+            time.sleep(pause_ms / 1000)
+            backoff_ms = min(2 * backoff_ms, max(self.settings.max_backoff_ms, self.settings.retry_backoff_ms)) or 1
             if ErrorCode.NOT_CONTROLLER in found:
                 self.refresh()
             if answer is not None and ErrorCode.REQUEST_TIMED_OUT in found:
@@ -267,33 +292,44 @@ class ClusterClient:
             time.sleep(pause_s)
         answer = connection.send(api, request, timeout_ms=self.request_ms, least=least)
         self._answered = address
-        if throttled_ms := getattr(answer, "throttle_time_ms", 0):
-            self._quiet_until[address] = time.monotonic() + throttled_ms / 1000
+        self._used_at[address] = time.monotonic()
+        if quiet_ms := throttled_ms(answer):
+            self._quiet_until[address] = time.monotonic() + quiet_ms / 1000
         return answer
 
     def _ask_any(self, api: Api, request: Request[_Response], least: int) -> _Response:
         """Ask the brokers known, the connected ones first, then the addresses given. Raises BrokerUnreachableError."""
         connected = [a for a, c in self._connections.items() if not c.closed]
         known = [Address(e.host, e.port) for b in self.brokers.values() for e in b.endpoints]
-        reasons: list[str] = []
-        for address in dict.fromkeys((*connected, *known, *self._bootstrap)):
+        failures: dict[Address, BrokerUnreachableError] = {}
+        addresses = dict.fromkeys((*connected, *known, *self._bootstrap))
+        for address in addresses:
             try:
                 return self._send(address, api, request, least)
             except LoginRefusedError:
                 raise
             except BrokerUnreachableError as e:
-                reasons.append(f"{address}: {_reason(e)}")
+                failures[address] = e
                 if self.left_ms <= 1:
                     break
-        between = " " if len(reasons) == 1 else "\n  "  # a line for each (ADM-2)
-        raise BrokerUnreachableError(f"no broker answers:{between}{between.join(reasons)}")
+        between = " " if len(failures) == 1 else "\n  "  # a line for each (ADM-2)
+        reasons = between.join(f"{address}: {_reason(address, e)}" for address, e in failures.items())
+        kind: type[BrokerUnreachableError] = BrokerUnreachableError
+        if failures and all(isinstance(e, TlsError) for e in failures.values()):  # then later, too
+            kind = TlsError
+        elif addresses.keys() == failures.keys() and all(map(_was_refused, failures.values())):
+            kind = AllRefusedError
+        raise kind(f"no {self.KIND} answers:{between}{reasons}")
 
     def _first_connection(self) -> NegotiatedConnection:
-        self.refresh()
+        if all(c.closed for c in self._connections.values()):
+            self.refresh()
         return next(c for c in self._connections.values() if not c.closed)
 
     def _connection(self, address: Address) -> NegotiatedConnection:
         known = self._connections.get(address)
+        if known is not None and self._is_idle(address):
+            known.close()
         if known is None or known.closed:
             # at the end, as the newest: it is known to have answered
             self._connections.pop(address, None)
@@ -307,28 +343,41 @@ class ClusterClient:
             )
         return known
 
+    def _is_idle(self, address: Address) -> bool:
+        """Tell whether nothing was asked there for so long that the other side may have forgotten the connection."""
+        unused_ms = (time.monotonic() - self._used_at.get(address, float("inf"))) * 1000
+        return 0 <= self.settings.max_idle_ms < unused_ms
+
     def _controller_address(self) -> Address:
         if self.controller_id is None or self.controller_id not in self.brokers:
             self.refresh()
         if self.controller_id is None or self.controller_id not in self.brokers:
-            raise NoControllerError("no controller is elected; nothing was written")
+            sent_before = self.repeated  # an earlier try may have been carried out
+            raise NoControllerError("no controller is elected" + ("" if sent_before else "; this request was not sent"))
         return self._address_of(self.controller_id)
 
     def _address_of(self, broker_id: int) -> Address:
+        if (time.monotonic() - self._learned_at) * 1000 > self.settings.metadata_max_age_ms:
+            self.refresh()
         broker = self.brokers.get(broker_id)
         if broker is None:
-            raise _NoSuchBrokerError(f"broker {broker_id} is not up")
+            raise _NoSuchBrokerError(f"{self.KIND} {broker_id} is not up")
         endpoint = broker.endpoints[0]
         return Address(endpoint.host, endpoint.port)
 
     def _names_at(self, address: str) -> str:
-        """Return what a person calls the broker at an address: its id, if it is known."""
+        """Return what a person calls the node at an address: its id, if it is known."""
         ids = [b.id for b in self.brokers.values() for e in b.endpoints if str(Address(e.host, e.port)) == address]
-        return f"broker {ids[0]}" if ids else address
+        return f"{self.KIND} {ids[0]}" if ids else address
 
 
 class _NoSuchBrokerError(BrokerUnreachableError):
     """No broker of that id is up, so far as the broker asked knows: there is nobody to send to."""
+
+
+def throttled_ms(answer: object) -> int:
+    """Return for how long whoever answered wants to be asked nothing, ``throttle_time_ms``; 0 where it does not say."""
+    return getattr(answer, "throttle_time_ms", 0)
 
 
 def join(addresses: Iterable[Address]) -> str:
@@ -336,13 +385,18 @@ def join(addresses: Iterable[Address]) -> str:
     return ",".join(map(str, addresses))
 
 
-def _reason(error: BrokerUnreachableError) -> str:
-    """Say in few words why there was no answer (ADM-2)."""
+def _was_refused(error: BrokerUnreachableError) -> bool:
+    return isinstance(error.__cause__, ConnectionRefusedError)
+
+
+def _reason(address: Address, error: BrokerUnreachableError) -> str:
+    """Say in few words why there was no answer, without the address (ADM-2)."""
     cause = error.__cause__
     if isinstance(cause, gaierror | UnicodeError):
         return "name unknown"
-    if isinstance(cause, ConnectionRefusedError):
+    if _was_refused(error):
         return "refused"
-    if isinstance(cause, TimeoutError | BlockingIOError):
+    if is_late(error):
         return "no answer"
-    return str(error).split(": ", 1)[-1]
+    text = str(error).removeprefix("cannot connect to ")
+    return text.removeprefix(f"{address}").removeprefix(":").strip()

@@ -12,7 +12,8 @@ from struct import Struct
 from time import monotonic
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from kafkatool.core.errors import BrokerUnreachableError, ProtocolError
+from kafkatool.core.client.addresses import Address
+from kafkatool.core.errors import BrokerUnreachableError, ProtocolError, TlsError
 from kafkatool.core.protocol.codec.schema import Api, Request
 from kafkatool.core.protocol.frames import decode_response, encode_request
 
@@ -92,6 +93,8 @@ class Connection:
                 raise ProtocolError(f"{self._name} answered request {answered_id} instead of {correlation_id}")
         except OSError as error:
             self.close()
+            if self._encrypted and (refusal := self._tls_refusal(error)):
+                raise TlsError(refusal) from error
             reason = "timed out" if isinstance(error, BlockingIOError | TimeoutError) else error
             raise BrokerUnreachableError(f"{self._name} did not answer {api.name}: {reason}") from error
         except (BrokerUnreachableError, ProtocolError):
@@ -137,7 +140,7 @@ class Connection:
             try:
                 self._socket = shake_hands(security.tls, raw, self.host, self._name)
             except OSError as error:
-                raise BrokerUnreachableError(f"no TLS with {self._name}: {error}") from error
+                raise BrokerUnreachableError(f"{self._name}: no TLS: {error}") from error
             self._encrypted = True
         if security.login is not None:
             from kafkatool.core.client.login import BrokerLogin
@@ -145,6 +148,11 @@ class Connection:
             address = self._socket.getpeername()[0]
             self._login = BrokerLogin(self._name, address, security, self._ask_to_log_in, self._exchange_token)
             self._log_in(deadline)
+
+    def _tls_refusal(self, error: OSError) -> str | None:
+        from kafkatool.core.security.handshake import alert_text
+
+        return alert_text(error, self._name)
 
     def _log_in(self, deadline: float) -> None:
         """Log in, for the first time or again."""
@@ -168,7 +176,7 @@ class Connection:
 
     @property
     def _name(self) -> str:
-        return f"{self.host}:{self.port}"
+        return str(Address(self.host, self.port))
 
     def _exchange(self, frame: bytes, timeout_ms: float) -> bytearray:
         """Write a frame, read the next one, without its length. OSError, BrokerUnreachableError, ProtocolError."""
@@ -181,7 +189,10 @@ class Connection:
         if (late_ms := (monotonic() - started) * 1000) > _LATE_MS:
             self._bound_waits(timeout_ms - late_ms)
         start = self._socket.recv(_FIRST_READ_BYTES)
-        while 0 < len(start) < _LENGTH.size and (more := self._socket.recv(_FIRST_READ_BYTES)):
+        while 0 < len(start) < _LENGTH.size:
+            self._bound_waits(timeout_ms - (monotonic() - started) * 1000)
+            if not (more := self._socket.recv(_FIRST_READ_BYTES)):
+                break
             start += more
         if len(start) < _LENGTH.size:
             raise BrokerUnreachableError(f"{self._name} closed the connection")

@@ -53,8 +53,23 @@ KNOWN: Final = frozenset(
         ),
     ]
 )
+UNHEEDED: Final = frozenset(
+    _below(
+        "",
+        "client.dns.lookup config.providers metadata.recovery.strategy metadata.recovery.rebootstrap.trigger.ms "
+        "receive.buffer.bytes reconnect.backoff.max.ms security.providers send.buffer.bytes "
+        "socket.connection.setup.timeout.max.ms",
+    )
+)
+"""What Java's admin client does otherwise for, and kt does not: to be told, where keys of other clients are passed over."""
 _OPEN: Final = ("sasl.oauthbearer.", "config.providers.")
 """What begins so is not told apart: newer clients know more, and providers have names of their own."""
+
+
+def unheeded(keys: Iterable[str]) -> str | None:
+    """Say which keys would change what an admin client does and change nothing here; None: there are none."""
+    found = sorted(key for key in keys if key in UNHEEDED)
+    return f"without effect here: {', '.join(found)}" if found else None
 
 
 def mistakes(keys: Iterable[str]) -> list[str]:

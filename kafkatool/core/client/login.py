@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final, NoReturn
 
 from kafkatool.core.client.addresses import is_loopback
+from kafkatool.core.client.closed_at_once import first_request
 from kafkatool.core.errors import BrokerUnreachableError, LoginRefusedError
 from kafkatool.core.protocol.codec.schema import Api, Request
 from kafkatool.core.protocol.codec.types import Buffer
@@ -46,8 +47,7 @@ class BrokerLogin:
     def run(self) -> int:
         """Log in; returns for how many milliseconds, 0: for ever."""
         if not self._versions:
-            answer = self._ask(api_versions.API, 0, api_versions.ApiVersionsRequest())
-            assert isinstance(answer, api_versions.ApiVersionsResponse)
+            answer = self._first_answer()
             self._versions = {key.api_key: key.max_version for key in answer.api_keys}
             if sasl_handshake.API.key not in self._versions:
                 raise BrokerUnreachableError(f"{self._peer}: {_NO_HANDSHAKE}")
@@ -59,6 +59,12 @@ class BrokerLogin:
         else:
             self._scram()
         return self._lifetime_ms
+
+    def _first_answer(self) -> api_versions.ApiVersionsResponse:
+        with first_request(self._peer, encrypted=self._security.tls is not None):
+            answer = self._ask(api_versions.API, 0, api_versions.ApiVersionsRequest())
+        assert isinstance(answer, api_versions.ApiVersionsResponse)
+        return answer
 
     def _shake_hands(self) -> None:
         version = min(self._versions[sasl_handshake.API.key], 1)

@@ -8,9 +8,10 @@ from types import MappingProxyType
 from typing import Final, Self, TypeVar
 
 from kafkatool.core.client.addresses import Address
+from kafkatool.core.client.closed_at_once import first_request, is_late
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.client.settings import ClientSettings
-from kafkatool.core.errors import BrokerUnreachableError, ProtocolError, UnsupportedApiError
+from kafkatool.core.errors import BrokerUnreachableError, ProtocolError, TlsError, UnsupportedApiError
 from kafkatool.core.protocol.codec.schema import Api, Request
 from kafkatool.core.protocol.messages import api_versions
 from kafkatool.core.protocol.messages.api_versions import ApiVersionsRequest
@@ -18,7 +19,6 @@ from kafkatool.core.protocol.messages.api_versions import ApiVersionsRequest
 _Response = TypeVar("_Response")
 
 SOFTWARE: Final = "kt"
-NO_KAFKA: Final = "closed during ApiVersions: speaks TLS or is no Kafka broker"
 
 
 class NegotiatedConnection:
@@ -29,6 +29,7 @@ class NegotiatedConnection:
         self.address = address
         self._settings = settings
         self._connection = self._connect()
+        self._has_answered = False
         self.versions: Mapping[int, tuple[int, int]] = MappingProxyType(self._agree())
 
     def __enter__(self) -> Self:
@@ -63,9 +64,21 @@ class NegotiatedConnection:
 
     def _send(self, api: Api, version: int, request: Request[_Response], timeout_ms: int) -> _Response:
         try:
-            return self._connection.send(api, version, request, timeout_ms=timeout_ms)
+            answer = self._connection.send(api, version, request, timeout_ms=timeout_ms)
         except ProtocolError as e:
             raise BrokerUnreachableError(f"{self.address}: {e}") from e
+        except BrokerUnreachableError as e:
+            if self._has_answered or is_late(e) or isinstance(e, TlsError) or self._logs_in:
+                raise
+            # A listener of SASL answers ApiVersions before the login, and closes upon anything else.
+            hint = f"closed the connection upon {api.name}: does its listener ask for a login (SASL)?"
+            raise BrokerUnreachableError(f"{self.address} {hint}") from e
+        self._has_answered = True
+        return answer
+
+    @property
+    def _logs_in(self) -> bool:
+        return self._settings.security is not None and self._settings.security.login is not None
 
     def _connect(self) -> Connection:
         host, port = self.address
@@ -78,15 +91,15 @@ class NegotiatedConnection:
             client_software_name=SOFTWARE, client_software_version=self._settings.software_version
         )
         timeout_ms = self._settings.request_timeout_ms
+        security = self._settings.security
         try:
-            try:
-                answer = self._connection.send(api_versions.API, 3, request, timeout_ms=timeout_ms)
-            except ProtocolError:
-                self._connection = self._connect()
-                answer = self._connection.send(api_versions.API, 0, request, timeout_ms=timeout_ms)
-        except (ProtocolError, BrokerUnreachableError) as e:
+            with first_request(self.address, encrypted=security is not None and security.tls is not None):
+                try:
+                    answer = self._connection.send(api_versions.API, 3, request, timeout_ms=timeout_ms)
+                except ProtocolError:
+                    self._connection = self._connect()
+                    answer = self._connection.send(api_versions.API, 0, request, timeout_ms=timeout_ms)
+        except (ProtocolError, BrokerUnreachableError):
             self.close()
-            if isinstance(e, BrokerUnreachableError) and isinstance(e.__cause__, BlockingIOError | TimeoutError):
-                raise
-            raise BrokerUnreachableError(f"{self.address}: {NO_KAFKA}") from e
+            raise
         return {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys}

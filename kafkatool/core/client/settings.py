@@ -15,14 +15,22 @@ _NUMBERS: Final = {
     "default.api.timeout.ms": "whole_timeout_ms",
     "retries": "retries",
     "retry.backoff.ms": "retry_backoff_ms",
+    "retry.backoff.max.ms": "max_backoff_ms",
+    "reconnect.backoff.ms": "reconnect_backoff_ms",
+    "connections.max.idle.ms": "max_idle_ms",
+    "metadata.max.age.ms": "metadata_max_age_ms",
+    "socket.connection.setup.timeout.ms": "connect_timeout_ms",
 }
+_MAX_IDLE: Final = "connections.max.idle.ms"
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
     """What a client says it is, and what bounds it.
 
-    ``whole_timeout_ms`` is for a whole operation, with all that is sent again in it.
+    ``whole_timeout_ms`` is for a whole operation, with all that is sent again in it. A connection that was lost is made
+    again after ``reconnect_backoff_ms``, one unused for ``max_idle_ms`` is not used again (-1: it is, however long), and
+    metadata older than ``metadata_max_age_ms`` is read anew before it says where a request goes.
     """
 
     client_id: str = "kt"
@@ -32,6 +40,10 @@ class ClientSettings:
     whole_timeout_ms: int = 60_000
     retries: int = 2**31 - 1
     retry_backoff_ms: int = 100
+    max_backoff_ms: int = 1000
+    reconnect_backoff_ms: int = 50
+    max_idle_ms: int = 300_000
+    metadata_max_age_ms: int = 300_000
     security: "ClientSecurity | None" = None
 
     @property
@@ -39,7 +51,8 @@ class ClientSettings:
         """Return how brokers are reached that such a client has heard of."""
         from kafkatool.core.client.access import PLAINTEXT_ACCESS, BrokerAccess
 
-        return PLAINTEXT_ACCESS if self.security is None else BrokerAccess(self.security)
+        access = PLAINTEXT_ACCESS if self.security is None else BrokerAccess(self.security)
+        return replace(access, client_id=self.client_id)
 
 
 def settings_of(properties: Mapping[str, str], defaults: ClientSettings) -> ClientSettings:
@@ -55,6 +68,8 @@ def settings_of(properties: Mapping[str, str], defaults: ClientSettings) -> Clie
 
 
 def _number(key: str, value: str) -> int:
+    if key == _MAX_IDLE and value == "-1":
+        return -1
     if not (value.isascii() and value.isdecimal()):
         raise UsageError(f"--command-config: {key}={value!r} is not a number of 0 or more")
     return int(value)

@@ -1,11 +1,14 @@
-"""A partition on the move, as its topic's node tells of it since Kafka 2.4 (KIP-455): pure values.
+"""A partition on the move: as its topic's node tells of it since Kafka 2.4 (KIP-455), and how far a plan has come.
 
 Origin: the replicas before the move, target: those wanted. Kafka keeps neither, but AR and what of it is being added and
 removed; so both are found again by whoever reads the node.
 """
 
+import enum
 from collections.abc import Collection
 from typing import NamedTuple, Self
+
+from kafkatool.core.model.values import TopicPartition
 
 Replicas = tuple[int, ...]
 
@@ -49,3 +52,23 @@ class StoredMove(NamedTuple):
         replicas = (*target, *rest)
         dropped = (*self.dropped, *minus(self.replicas, self.dropped))
         return type(self)(replicas, minus(target, origin), rest, minus(dropped, replicas))
+
+
+class Status(enum.StrEnum):
+    """The status of one partition of a plan (RSN-35X)."""
+
+    PENDING = "pending"  # not written yet
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    NOOP = "noop"  # the plan is what is there already
+
+
+class Move(NamedTuple):
+    """The move of one partition: ``current`` replicas (empty: no such partition), ``target`` of the plan; ISR if read."""
+
+    partition: TopicPartition
+    current: tuple[int, ...]
+    target: tuple[int, ...]
+    status: Status
+    isr: tuple[int, ...] = ()

@@ -28,21 +28,23 @@ def broker_consequences(
     """Return those of ``brokers`` and all that hold a replica before or after, by id; ``sizes`` of partitions in bytes."""
     before, after = _replicas(current), _replicas(proposed)
     led, leads = leaders_by_preference(current.values()), leaders_by_preference(proposed.values())
-    incoming: Counter[int] = Counter()
-    outgoing: Counter[int] = Counter()
+    came: list[int] = []  # counted as a whole: a Counter updated for each partition took longer than all else here
+    went: list[int] = []
     copied: Counter[int] = Counter()
     unknown = set()  # brokers that get a partition of unknown size
+    known = sizes or {}
     for partition, replicas in proposed.items():
         was = current.get(partition, ())
         gained = [b for b in replicas if b not in was]
-        incoming.update(gained)
-        outgoing.update(b for b in was if b not in replicas)
-        size = (sizes or {}).get(partition)
+        came += gained
+        went += [b for b in was if b not in replicas]
+        size = known.get(partition)
         for broker in gained:
             if size is None:
                 unknown.add(broker)
             else:
                 copied[broker] += size
+    incoming, outgoing = Counter(came), Counter(went)
     return tuple(
         BrokerConsequences(
             b,

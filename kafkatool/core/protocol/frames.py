@@ -103,7 +103,7 @@ def _decode(api: Api, cls: type[object], version: int, frame: Buffer, position: 
     try:
         return decoder(cls, version, api.is_flexible(version))(frame, position)
     except ProtocolError as wrong:
-        raise ProtocolError(f"{cls.__name__} version {version}: {wrong}") from wrong
+        raise type(wrong)(f"{cls.__name__} version {version}: {wrong}") from wrong
     except (error, IndexError) as short:
         raise ProtocolError(f"{cls.__name__} version {version} is cut off after {len(frame)} bytes") from short
 

@@ -38,9 +38,17 @@ def read_credential_bytes(path: Path) -> CredentialBytes:
 
 
 def check_owner(path: Path, status: os.stat_result) -> None:
-    """Raise ConfigError for what is neither the user's nor root's: whose it is can change it."""
-    if status.st_uid not in (os.geteuid(), 0):
-        raise ConfigError(f"{path} belongs to another user, who could change it: copy it")
+    """Raise ConfigError for what is neither the user's nor root's: whose it is can change it.
+
+    Root is no exception: it would trust what another user may put there at any moment, such as a mounted file's owner
+    outside of a container.
+    """
+    own = os.geteuid()
+    if status.st_uid not in (own, 0):
+        raise ConfigError(
+            f"{path} belongs to user {status.st_uid}, who could change it, and this is user {own}: run as that user, "
+            f"chown {own} {path}, or use a copy"
+        )
 
 
 def read_credential_file(path: Path, *, encoding: str = "utf-8") -> CredentialFile:

@@ -41,8 +41,24 @@ def why_no_tls(error: OSError, peer: str, context: ssl.SSLContext, host: str) ->
     reason = getattr(error, "reason", None) or ""
     if "WRONG_VERSION_NUMBER" in reason or isinstance(error, _CLOSED):
         return f"{peer} does not speak TLS: is it the plaintext port?"
+    return alert_text(error, peer) or f"{peer}: no TLS: {reason or error.strerror or error}"
+
+
+def alert_text(error: OSError, peer: str) -> str | None:
+    """Say what ``peer`` told by an alert of TLS; None: ``error`` is another.
+
+    By TLSv1.3 a client takes the handshake for done before the server has judged its certificate: the alert comes with
+    the first answer.
+    """
+    reason = getattr(error, "reason", None) or ""
     told = next((text for alert, text in _ALERTS.items() if alert in reason), None)
-    return f"{peer} {told}" if told else f"no TLS with {peer}: {reason or error.strerror or error}"
+    return told and f"{peer} {told}"
+
+
+def why_tls_ended(error: OSError, peer: str) -> str:
+    """Say in one line why ``peer`` ended a connection right behind the handshake, where its alert may have been lost."""
+    closed = f"{peer} closed the connection behind the TLS handshake: does it take our certificate, or ask for one?"
+    return alert_text(error, peer) or closed
 
 
 def _certificate_text(error: ssl.SSLCertVerificationError, peer: str, context: ssl.SSLContext, host: str) -> str:

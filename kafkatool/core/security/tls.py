@@ -47,13 +47,16 @@ class TlsSettings:
     checks_host_name: bool = True
     notes: tuple[str, ...] = ()
     """What is to be told of them as a warning."""
+    broken: tuple[str, ...] = ()
+    """The versions of TLS that were asked for and are never offered."""
 
 
 def read_tls_settings(properties: Mapping[str, str], where: str, *, prefix: str = "ssl.") -> TlsSettings:
     """Read ``ssl.*`` and the stores they name. ``where`` names the properties in errors. Raises ConfigError."""
     given = {key.removeprefix(prefix): value for key, value in properties.items() if key.startswith(prefix)}
     said = f"{where}: {prefix}"
-    versions, notes = _versions(given, said)
+    versions, broken = _versions(given, said)
+    notes = [f"{said}enabled.protocols: {', '.join(broken)} is broken and not offered"] if broken else []
     ciphers, cipher_notes = _ciphers(given.get("cipher.suites", ""), f"{said}cipher.suites")
     algorithm = given.get("endpoint.identification.algorithm", "https")
     if algorithm.lower() not in ("", "https"):
@@ -71,6 +74,7 @@ def read_tls_settings(properties: Mapping[str, str], where: str, *, prefix: str 
         ciphers,
         bool(algorithm),
         (*notes, *cipher_notes),
+        broken,
     )
 
 
@@ -183,8 +187,8 @@ def _secret(given: Mapping[str, str], key: str) -> Secret | None:
     return Secret(given[key]) if given.get(key) else None
 
 
-def _versions(given: Mapping[str, str], said: str) -> tuple[tuple[str, ...], list[str]]:
-    """Return the versions to offer, oldest first; what is older than TLSv1.2 never is (SEC-12)."""
+def _versions(given: Mapping[str, str], said: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the versions to offer, oldest first, and those asked for that never are, as older than TLSv1.2 (SEC-12)."""
     text = given.get("enabled.protocols", "")
     asked = [name.strip() for name in text.split(",") if name.strip()] or list(PROTOCOLS)
     for name in asked:
@@ -201,8 +205,7 @@ def _versions(given: Mapping[str, str], said: str) -> tuple[tuple[str, ...], lis
     for check in ("crl.enable", "ocsp.enable"):
         if is_true(given.get(check, ""), f"{said}{check}"):
             raise ConfigError(f"{said}{check}=true is not supported: revoked certificates would be taken")
-    old = [name for name in asked if name in _OLD]
-    return versions, [f"{said}enabled.protocols: {', '.join(old)} is broken and not offered"] if old else []
+    return versions, tuple(name for name in asked if name in _OLD)
 
 
 def _ciphers(text: str, said: str) -> tuple[str | None, list[str]]:

@@ -34,7 +34,7 @@ from kazoo.retry import KazooRetry
 from kazoo.security import ACL, Id
 
 from kafkatool.core import errors
-from kafkatool.core.security.handshake import shake_hands, why_no_tls
+from kafkatool.core.security.handshake import shake_hands, why_tls_ended
 from kafkatool.core.security.zookeeper_security import OPEN, ZooKeeperSecurity
 from kafkatool.core.zookeeper.acls import OPEN_NODES, Acl, NodeAcls
 from kafkatool.core.zookeeper.bulk_reads import BulkRead, NodeRead, NodesRead, Outcome, is_used_up, take_answers
@@ -51,6 +51,7 @@ _FIRST_S = 2.0  # a session is asked for and opened within milliseconds; a quoru
 _TURN_S = 0.2  # of waiting for the first connection, before it is asked whether that has become too late
 _SOON_S = 0.7  # after which it is asked whether it speaks TLS
 _SLOW_S = 3.0  # after which it is asked whether this is ZooKeeper at all
+_NOTICED_S, _MOST_TAKEN = 1.0, 10  # for a session that somebody else ends to be missed here; so often it is tried
 _MOST_REQUESTS = 256  # in one write, so that answers are read meanwhile and neither side's buffer fills
 _CHUNK_BYTES = 1 << 18
 _MANY = 64  # answers that are worth waiting for
@@ -179,10 +180,18 @@ class KazooLink:
 
     def expire(self) -> None:
         """Have ZooKeeper end the session, as when it hears nothing for too long: somebody else takes it and leaves."""
-        other = KazooClient(hosts=self._hosts, client_id=self.client.client_id)
-        other.start()
-        other.stop()
-        other.close()
+        session, login = self.session_id, self.client.client_id
+        for _ in range(_MOST_TAKEN):
+            other = KazooClient(hosts=self._hosts, client_id=login)
+            other.start()
+            other.stop()
+            other.close()
+            noticed_by = time.monotonic() + _NOTICED_S
+            while time.monotonic() < noticed_by:
+                if self.session_id != session:
+                    return
+                time.sleep(0.01)
+            # This client may have taken the session back before the other could end it.
 
     @property
     def session_id(self) -> int:
@@ -488,9 +497,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
             cause = e.__context__
             if not isinstance(cause, ssl.SSLError) or client.security.tls is None:
                 raise
-            reason = why_no_tls(
-                cause, f"{host}:{port}", client.security.tls, host
-            )  # TLSv1.3 tells it with the first read
+            reason = why_tls_ended(cause, f"{host}:{port}")
         if client.failed(host, port, reason):
             raise kz.AuthFailedError
         raise ConnectionDropped(reason)

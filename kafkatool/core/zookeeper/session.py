@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Generic, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
 
 from kafkatool.core.errors import (
     ConnectionLostError,
@@ -27,7 +27,6 @@ from kafkatool.core.errors import (
 )
 from kafkatool.core.security.zookeeper_security import OPEN, ZooKeeperSecurity
 from kafkatool.core.zookeeper.acls import ALL_RIGHTS, OPEN_NODES, Acl, NodeAcls
-from kafkatool.core.zookeeper.kazoo_link import KazooLink
 from kafkatool.core.zookeeper.link import LateError, Link, LinkWatch, Reply, UnknownRequestError
 from kafkatool.core.zookeeper.link import SessionState as SessionState
 from kafkatool.core.zookeeper.operations import ANY_VERSION as ANY_VERSION
@@ -39,6 +38,9 @@ from kafkatool.core.zookeeper.operations import Op as Op
 from kafkatool.core.zookeeper.operations import SetData as SetData
 from kafkatool.core.zookeeper.operations import TransactionError as TransactionError
 from kafkatool.core.zookeeper.operations import shows
+
+if TYPE_CHECKING:
+    from kafkatool.core.zookeeper.kazoo_link import KazooLink
 
 T = TypeVar("T")
 Asked = TypeVar("Asked")
@@ -52,6 +54,13 @@ _NO_VERSION = 2**31 - 1  # that no node has
 _PROBED_AT_ONCE = 500  # writes: far from the largest packet that a server takes
 _TOGETHER = 256  # nodes read by one request; fewer than a quarter of that are not worth asking whether it is known
 _CREATE_BYTES, _SET_BYTES, _TRANSACTION_BYTES = 47, 20, 110  # what a packet adds to path and data (COM-10X)
+
+
+def load_link() -> "type[KazooLink]":
+    """Import what carries sessions, and return it: commands that ask no ZooKeeper use this module without (ADM-60)."""
+    from kafkatool.core.zookeeper.kazoo_link import KazooLink
+
+    return KazooLink
 
 
 class WatchEvent(NamedTuple):
@@ -112,9 +121,9 @@ class ZooKeeper:
         self._expiries = 0
         self._closing = False
         self._impatient_from = _NEVER  # see limit_waits
-        self.link = (
-            KazooLink(connect, session_timeout_ms=session_timeout_ms, security=security) if link is None else link
-        )
+        if link is None:
+            link = load_link()(connect, session_timeout_ms=session_timeout_ms, security=security)
+        self.link: Link = link
         self.link.add_listener(self._on_state)
 
     # --- life ---------------------------------------------------------------------------------------------------

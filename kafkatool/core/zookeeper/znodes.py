@@ -6,7 +6,6 @@ Writing follows Kafka 0.10.2 / 1.1 (zk/ZkData.scala): broker v4, topic v1, confi
 
 import base64
 import re
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -561,6 +560,8 @@ class ClusterIdZnode:
 
     @staticmethod
     def generate() -> str:
+        import uuid  # few need it
+
         return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
 
     @staticmethod

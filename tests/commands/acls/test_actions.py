@@ -84,9 +84,10 @@ def test_remove_takes_what_is_named_and_says_how_to_put_it_back(zk: ZooKeeper, z
     assert unasked.exit_code == 2 and "--force" in unasked.stderr and data(zk, "/kafka-acl/Topic/orders")
     result = acls(zk_connect, "remove", *ALICE, "--force")
     assert "User:bob" in result.stdout and "User:alice" not in result.stdout
-    (back,) = [line for line in result.stderr.splitlines() if "to put it back: " in line]
-    assert "--allow-principal User:alice" in back and "--operation Read --topic orders" in back
-    assert "nothing is removed" not in result.stderr
+    assert result.stderr == (
+        f"to put it back: kt acls add --zookeeper {zk_connect} --allow-principal User:alice --allow-host '*' "
+        "--operation Read --topic orders\n"
+    )
     again = acls(zk_connect, "remove", *ALICE, "--force")
     assert again.exit_code == 0 and "User:bob" in again.stdout, "what is not there is taken away all the same"
     assert "nothing is removed: no such ACL is there" in again.stderr
@@ -94,7 +95,7 @@ def test_remove_takes_what_is_named_and_says_how_to_put_it_back(zk: ZooKeeper, z
     assert data(zk, "/kafka-acl/Topic/orders") is None
 
 
-@pytest.mark.spec("COM-5X", "COM-6X")
+@pytest.mark.spec("COM-5X", "COM-6X", "SEC-92")
 def test_a_dry_run_shows_each_write_and_another_cluster_gets_none(zk: ZooKeeper, zk_connect: str) -> None:
     entry = '{"principal":"User:alice","permissionType":"Allow","operation":"Read","host":"*"}'
     told = "create sequential /kafka-acl-changes/acl_changes_ Topic:orders\n"
@@ -115,7 +116,11 @@ def test_a_dry_run_shows_each_write_and_another_cluster_gets_none(zk: ZooKeeper,
 @pytest.mark.spec("SEC-92")
 def test_consequences_are_told_and_a_dry_run_writes_nothing(zk: ZooKeeper, zk_connect: str) -> None:
     result = acls(zk_connect, "add", *ALICE, "--dry-run")
-    assert "the first ACL about Topic orders" in result.stderr and "User:alice may read in no group" in result.stderr
+    assert result.stderr == (
+        "the first ACL about Topic orders: where allow.everyone.if.no.acl.found is set, everybody else loses it\n"
+        "User:alice may read in no group yet: consumers that commit need --operation Read --group NAME\n"
+        "dry run: nothing was written\n"
+    )
     assert "/kafka-acl/Topic/orders" in result.stdout and "Topic:orders" in result.stdout
     assert data(zk, "/kafka-acl/Topic/orders") is None and zk.children("/kafka-acl-changes") == []
     zk.delete("/kafka-acl-extended/prefixed/Topic")
@@ -124,6 +129,37 @@ def test_consequences_are_told_and_a_dry_run_writes_nothing(zk: ZooKeeper, zk_co
     zk.delete("/kafka-acl-extended/prefixed")
     refused = acls(zk_connect, "add", *ALICE, *PREFIXED)
     assert refused.exit_code == 1 and "/kafka-acl-extended/prefixed is missing" in refused.stderr
+
+
+@pytest.mark.spec("SEC-92")
+def test_what_has_no_consequence_is_not_told_of(zk_connect: str) -> None:
+    first = "where allow.everyone.if.no.acl.found is set, everybody else loses it"
+    told = "".join(f"the first ACL about {one}: {first}\n" for one in ("Topic t", "Group g"))
+    consumer = ("--consumer", "--topic", "t", "--group", "g")
+    assert acls(zk_connect, "add", "--allow-principal", "User:a", *consumer).stderr == told
+    for more in (consumer, ("--operation", "Read", "--topic", "t"), ("--operation", "Write", "--topic", "t")):
+        assert acls(zk_connect, "add", "--allow-principal", "User:b", *more).stderr == ""
+    write = ("--allow-principal", "User:in-no-group", "--operation", "Write", "--topic", "t")
+    assert acls(zk_connect, "add", *write).stderr == "", "who only writes needs no group"
+    deny = ("--deny-principal", "User:in-no-group", "--operation", "Read", "--topic", "t")
+    assert acls(zk_connect, "add", *deny).stderr == "", "nor does who is denied"
+
+
+@pytest.mark.spec("SEC-92")
+def test_a_removal_by_match_says_first_what_would_go(zk: ZooKeeper, zk_connect: str) -> None:
+    for more in (("pa", *PREFIXED), ("pay",)):
+        done(zk_connect, "add", "--allow-principal", "User:c", "--operation", "Read", "--topic", *more)
+    matching = ("--topic", "pay", "--resource-pattern-type", "match")
+    for flags, code in (((), 2), (("--force",), 0)):
+        result = acls(zk_connect, "remove", *matching, *flags)
+        listed, _, after = result.stderr.partition("these would go:\n")[2].partition(
+            "to put it back: " if flags else "kt: "
+        )
+        assert result.exit_code == code and after
+        assert listed.count("Current ACLs for resource") == 2
+        for name, kind in (("pa", "PREFIXED"), ("pay", "LITERAL")):
+            assert f"ResourcePattern(resourceType=TOPIC, name={name}, patternType={kind})" in listed
+        assert (data(zk, "/kafka-acl/Topic/pay") is None) == bool(flags)
 
 
 @pytest.mark.spec("SEC-80", "SEC-92")

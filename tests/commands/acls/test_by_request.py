@@ -144,17 +144,41 @@ def test_a_dry_run_prints_the_request_and_sends_nothing(broker: AclBroker) -> No
     added = asked(broker, "add", *READ, *PREFIXED, "--dry-run", "--output", "json")
     (item,) = json.loads(added.stdout)["items"]
     assert (item["broker"], item["api"], item["version"]) == (1, "CreateAcls", 2)
-    assert item["fields"]["creations"] == [
+    assert item["fields"] == {"creations": [
         {
             "resource_type": 2, "resource_name": "orders", "pattern_type": 4, "principal": "User:alice", "host": "*",
             "operation": 3, "permission_type": 3,
         }
-    ]  # fmt: skip
+    ]}  # fmt: skip
     assert broker.kept == {}
     asked(broker, "add", *READ)
     removed = asked(broker, "remove", *READ, "--dry-run", "--output", "json")
-    assert [i["api"] for i in json.loads(removed.stdout)["items"]] == ["DeleteAcls"]
-    assert broker.kept
+    (item,) = json.loads(removed.stdout)["items"]
+    assert (item["broker"], item["api"], item["version"]) == (1, "DeleteAcls", 2)
+    assert item["fields"] == {
+        "filters": [
+            {
+                "resource_type": 2, "resource_name": "orders", "pattern_type": 3, "principal": "User:alice",
+                "host": "*", "operation": 3, "permission_type": 3,
+            }
+        ]
+    }  # fmt: skip
+    assert [len(entries) for entries in broker.kept.values()] == [1]
+
+
+@pytest.mark.spec("SEC-92")
+def test_what_a_removal_by_match_would_take_is_told_before_it_is_asked_for(broker: AclBroker) -> None:
+    refused = delete_acls.DeleteAclsFilterResult(
+        error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None, matching_acls=[]
+    )
+    broker.answers[delete_acls.API.key] = lambda asked: delete_acls.DeleteAclsResponse(
+        filter_results=[refused for _ in asked.filters]
+    )
+    assert asked(broker, "add", *READ).exit_code == 0
+    failed = asked(broker, "remove", "--topic", "orders", "--resource-pattern-type", "match", "--force")
+    assert failed.exit_code == 1 and broker.count(delete_acls.API) == 1
+    assert failed.stderr.startswith("these would go:\nCurrent ACLs for resource")
+    assert "User:alice" in failed.stderr and "to put it back" not in failed.stderr
 
 
 def test_the_address_in_kafkas_own_flag_is_not_given_twice(broker: AclBroker) -> None:

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 from kafkatool.commands.main import kt
 from kafkatool.core.operations.drain import drain as drains
 from kafkatool.core.operations.reassignment import following_by_request as following
+from kafkatool.core.operations.requests import comparing
 from kafkatool.core.protocol.messages import alter_partition_reassignments as altering
 from kafkatool.core.protocol.messages import describe_log_dirs, incremental_alter_configs, metadata
 from kafkatool.core.protocol.messages.describe_log_dirs import (
@@ -72,7 +73,7 @@ def _replica(partition: int) -> DescribeLogDirsPartition:
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(following, "FIRST_POLL_S", 0.05)
-    monkeypatch.setattr(following, "SETTLE_S", 0.0)
+    monkeypatch.setattr(comparing, "SETTLE_S", 0.0)
     with cluster_of_four() as running:
         yield running
 

@@ -11,10 +11,11 @@ from click.testing import CliRunner, Result
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.commands.drain.drain_output import DrainOutput
 from kafkatool.commands.main import kt
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.drain import drain
 from kafkatool.core.operations.reassignment.throttles import RATES, REPLICAS, rates_by_broker
 from kafkatool.core.planner import plan_files
-from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.cluster_view import read_cluster, read_states
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.core.operations.reassignment.plans import config
 from tests.core.zookeeper import cluster_nodes as nodes
@@ -41,6 +42,14 @@ def run(cluster: EmbeddedCluster, *args: object) -> Result:
 def replicas_on(zk: ZooKeeper, broker: int) -> int:
     topics = read_cluster(zk).topics.values()
     return sum(broker in replicas for topic in topics for replicas in topic.assignment.values())
+
+
+def create_on_broker_2(cluster: EmbeddedCluster, topic: str) -> None:
+    """Create it, and wait until the controller has: a partition without a leader is not to be drained."""
+    flags = ["--topic", topic, "--replica-assignment", "2:1"]
+    assert CliRunner().invoke(kt, ["topics", "create", "--zookeeper", cluster.zookeeper, *flags]).exit_code == 0
+    with ZooKeeper(cluster.zookeeper) as zk:
+        eventually(lambda: bool(read_states(zk, [TopicPartition(topic, 0)])), f"{topic} is led")
 
 
 def throttling(before: Mapping[str, tuple[bytes, int]], plan: str) -> Iterator[tuple[str, str, str]]:
@@ -129,8 +138,7 @@ def test_what_comes_onto_the_broker_meanwhile_is_drained_in_further_rounds_up_to
     def create_and_write(path: Path, text: str) -> Path | None:
         made.append(path.name)
         if len(made) <= topics:
-            flags = ["--topic", f"new-{limit}-{len(made)}", "--replica-assignment", "2:1"]
-            assert CliRunner().invoke(kt, ["topics", "create", "--zookeeper", cluster.zookeeper, *flags]).exit_code == 0
+            create_on_broker_2(cluster, f"new-{limit}-{len(made)}")
         return plan_files.write_file(path, text)
 
     monkeypatch.setattr(drain, "write_file", create_and_write)
@@ -139,8 +147,7 @@ def test_what_comes_onto_the_broker_meanwhile_is_drained_in_further_rounds_up_to
     assert made == ["drain-2.json", "drain-2.round-2.json"]
     with ZooKeeper(cluster.zookeeper) as zk:
         assert replicas_on(zk, 2) == 0
-    flags = ["--topic", "old", "--replica-assignment", "2:1"]
-    CliRunner().invoke(kt, ["topics", "create", "--zookeeper", cluster.zookeeper, *flags])
+    create_on_broker_2(cluster, "old")
     made.clear()
     limit, topics = "three", 3
     result = run(cluster, 2, "--no-throttle")
@@ -163,6 +170,7 @@ def test_a_dead_broker_is_drained(cluster: EmbeddedCluster) -> None:
         assert misspelt.exit_code == 1 and "no such broker: 44, neither registered" in misspelt.stdout
 
 
+@pytest.mark.spec("COM-6X")
 @pytest.mark.parametrize(
     ("flags", "why"),
     [
@@ -173,8 +181,9 @@ def test_a_dead_broker_is_drained(cluster: EmbeddedCluster) -> None:
         ("--cancel --resume", "--resume can't be used with --cancel"),
         ("--cancel --throttle 5000", "--cancel can't be used with"),
         ("--resume --dry-run", "--resume can't be used with --dry-run"),
+        ("--cancel --dry-run", "--cancel can't be used with --throttle, --no-throttle or --dry-run"),
     ],
-    ids=["none", "both", "tiny", "rollback", "cancel-resume", "cancel-throttle", "resume-dry-run"],
+    ids=["none", "both", "tiny", "rollback", "cancel-resume", "cancel-throttle", "resume-dry-run", "cancel-dry-run"],
 )
 def test_bad_usage(zk_connect: str, flags: str, why: str) -> None:
     result = CliRunner().invoke(kt, ["drain", "3", "--zookeeper", zk_connect, *flags.split()])

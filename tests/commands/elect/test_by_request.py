@@ -4,11 +4,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import orjson
 import pytest
 from click.testing import CliRunner, Result
 
+from kafkatool.commands.elect import by_request
 from kafkatool.commands.main import kt
 from kafkatool.core.client import cluster as client_cluster
 from kafkatool.core.operations.requests import elections
@@ -136,7 +138,10 @@ def test_all_partitions_are_asked_for_by_null_and_those_already_right_come_from_
     found = _run(broker, "--all-topic-partitions")
     assert found.stdout == "Successfully completed leader election (PREFERRED) for partitions t-1\n"
     document = orjson.loads(_run(broker, "--all-topic-partitions", "--output", "json").stdout)
-    assert len(document["items"]) == len(LEADERS)
+    assert {i["partition"]: i["status"] for i in document["items"]} == {
+        1: "elected",
+        **dict.fromkeys(LEADERS.keys() - {1}, "already_preferred"),  # what the answer leaves out needs no election
+    }
     assert _run(broker).stdout == found.stdout  # as with ZooKeeper
     assert all(request.topics is None for request in _asked(broker))
     assert broker.client_ids == {"kt-elect"}
@@ -194,9 +199,10 @@ def test_a_file_that_cannot_be_used_is_told_in_kafkas_words(
     assert (found.exit_code, found.stdout) == (1, f"{why}\n") and not broker.asked
     missing = _run(broker, "--path-to-json-file", tmp_path / "none")
     assert (missing.exit_code, missing.stdout) == (1, f"Unable to read file {tmp_path / 'none'}\n")
+    assert not broker.asked
     file.write_text('{"partitions": []}')
     empty = _run(broker, "--path-to-json-file", file)
-    assert (empty.exit_code, empty.stdout) == (0, "")
+    assert (empty.exit_code, empty.output) == (0, "")
 
 
 @pytest.mark.spec("ADM-47")
@@ -320,6 +326,54 @@ def test_unclean_asks_first_and_only_for_what_has_no_leader(broker: FakeBroker) 
     assert {item["partition"]: item["status"] for item in items} == {
         **dict.fromkeys((0, 1, 2, 4), "has_leader"),
         3: "no_live_replica",
+    }
+    _answers(broker, {3: (ErrorCode.ELECTION_NOT_NEEDED, "by now it has one")})
+    found = _run(broker, *flags)
+    statuses = {item["status"] for item in orjson.loads(found.stdout)["items"]}
+    assert (found.exit_code, statuses) == (0, {"has_leader"})
+
+
+@pytest.mark.spec("ADM-50")
+def test_on_a_terminal_an_unclean_election_is_asked_about_once_and_its_leaders_are_told(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partition 1 has a leader that is dead, partition 3 none, the others one that is live."""
+    monkeypatch.setattr(by_request, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    leaders: dict[int, tuple[int, list[int], list[int]]] = {**LEADERS, 1: (9, [9, 1], [9]), 3: (-1, [9, 2], [9])}
+
+    def told(_: metadata.MetadataRequest) -> object:
+        partitions = [
+            MetadataResponsePartition(partition=p, leader_id=leader, replica_nodes=replicas, isr_nodes=isr)
+            for p, (leader, replicas, isr) in leaders.items()
+        ]
+        return broker.metadata([MetadataResponseTopic(topic="t", partitions=partitions)])
+
+    def elect(request: ElectLeadersRequest) -> object:
+        leaders.update({1: (1, [9, 1], [1]), 3: (2, [9, 2], [2])})
+        done = [ElectLeadersResponsePartition(partition=p) for t in request.topics or [] for p in t.partitions]
+        return ElectLeadersResponse(topics=[ElectLeadersResponseTopic(topic="t", partitions=done)])
+
+    broker.answers |= {metadata.API.key: told, elect_leaders.API.key: elect}
+
+    def run(answer: str) -> Result:
+        flags = ["--bootstrap-server", str(broker.address), "--topic", "t", "--output", "json"]
+        return CliRunner().invoke(kt, ["elect", "--election-type", "unclean", *flags], input=answer)
+
+    question = "Acknowledged records of t-1, t-3 may be lost. Elect all the same?"
+    refused = run("n\n")
+    assert refused.exit_code == 1 and refused.stderr.count(question) == 1 and "nothing was elected" in refused.output
+    assert not _asked(broker)
+    elected = run("y\n")
+    assert elected.exit_code == 0 and elected.stderr.count("Elect all the same?") == 1, elected.output
+    ((topic,),) = [request.topics or [] for request in _asked(broker)]
+    assert topic.partitions == [1, 3]
+    items = {item["partition"]: item for item in orjson.loads(elected.stdout)["items"]}
+    assert {p: (i["leader_before"], i["leader"], i["status"]) for p, i in items.items()} == {
+        0: (1, 1, "has_leader"),
+        1: (9, 1, "elected"),
+        2: (2, 2, "has_leader"),
+        3: (None, 2, "elected"),
+        4: (1, 1, "has_leader"),
     }
 
 

@@ -81,7 +81,7 @@ def test_the_znode_holds_what_exists_and_the_rest_is_named_last(cluster: ZooKeep
         "Skipping preferred replica leader election for partition [x,0] since it doesn't exist.\n"
     )
     node = cluster.get(PreferredElectionZnode.PATH)
-    assert node is not None and node.ephemeral_owner == 0
+    assert node is not None and (node.ephemeral_owner, node.version) == (0, 0), "made once, and it stays"
     assert node.data == b'{"version":1,"partitions":[{"topic":"t","partition":1}]}'
 
 
@@ -250,6 +250,7 @@ def test_what_an_election_would_not_change_is_counted_by_reason(cluster: ZooKeep
     result = run(zk_connect, "--only-imbalanced", "--no-wait")
     assert result.stdout.startswith("Created preferred replica election path with t-0,t-1\n")
     assert left_out + "1 preferred_down\n" in result.stderr
+    assert "never had a leader" not in result.stderr, "counted instead of named"
     only_new = run(zk_connect, "--only-imbalanced", "--topic", "new")
     assert (only_new.exit_code, only_new.stdout) == (0, "")
     assert "an election would not change them: 1 never_led\nno partition to elect\n" in only_new.stderr
@@ -301,7 +302,10 @@ def test_help_says_what_elections_do_not_do() -> None:
         "batches at a quiet hour."
     )
     assert CAUTION in text
-    assert "One znode holds about 13,000 partitions with names of 50 characters" in text
+    assert (
+        "One znode holds about 13,000 partitions with names of 50 characters; kt cuts larger elections into batches."
+    ) in text
+    assert "without a file" not in text and "without --path-to-json-file" not in text, "no advice against that"
     assert re.search(r"--max-json-size INTEGER RANGE Bytes of one batch\. \[default: 512000;", text)
     assert "--timeout S Wait per batch. [default: 30;" in text
     assert "topic, partition, preferred, leader_before, leader, status" in text

@@ -2,14 +2,19 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.commands.main import kt
+from kafkatool.core.client.addresses import Address
 from kafkatool.core.operations.migration.conditions import CONDITIONS
+from kafkatool.core.protocol.messages import describe_quorum
 from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import ClusterIdZnode
+from tests.core.client.fake_controller import FakeController
 from tests.core.zookeeper import cluster_nodes as nodes
 from tests.steady import STEADY
 
@@ -57,3 +62,46 @@ def test_both_addresses_are_needed_and_must_be_of_one_cluster(
     nodes.make_cluster(zk, topics={})
     result = run(zk_connect, "--bootstrap-server", cluster.bootstrap)
     assert result.exit_code == 1 and "ZooKeeper has the cluster the-cluster" in result.stderr
+
+
+@pytest.mark.spec("ADM-4", "ADM-101")
+def test_controllers_are_asked_by_their_own_address(cluster: EmbeddedCluster) -> None:
+    both = (cluster.zookeeper, "--bootstrap-server", cluster.bootstrap)
+
+    def controllers(address: Address) -> dict[str, Any]:
+        result = run(*both, "--bootstrap-controller", str(address), "--output", "json")
+        items = json.loads(result.stdout)["items"]
+        return next(item for item in items if item["id"] == "controllers")
+
+    with FakeController(3000, {describe_quorum.API: (0, 1)}) as controller:
+        controller.answers[describe_quorum.API.key] = lambda _: _quorum(leader=3000)
+        told = run(*both, "--bootstrap-controller", str(controller.address))
+        assert told.exit_code == 1 and "the controllers of C: name one cluster" in told.stderr
+        with ZooKeeper(cluster.zookeeper) as zk:
+            node = zk.get(ClusterIdZnode.PATH)
+        assert node is not None
+        controller.cluster_id = str(ClusterIdZnode.decode(node.data))
+        row = controllers(controller.address)
+        assert (row["severity"], row["evidence"]) == (
+            "blocker",
+            "controllers 3000 are not set to migrate; controller 3001: it has not registered; controllers tell no "
+            "metadata.version",
+        )
+    row = controllers(controller.address)
+    assert (row["severity"], row["evidence"]) == ("unknown", f"no controller answers: {controller.address}: refused")
+    broker = run(*both, "--bootstrap-controller", cluster.bootstrap)
+    assert broker.exit_code == 1 and "is a broker, no controller" in broker.stderr
+    assert run(*both, "--bootstrap-controller", "c").exit_code == 2
+
+
+def _quorum(leader: int) -> describe_quorum.DescribeQuorumResponse:
+    """Make the answer of a quorum of two, one of which has not registered."""
+    voters = [
+        describe_quorum.QuorumReplica(replica_id=voter, log_end_offset=9, last_caught_up_timestamp=1000)
+        for voter in (leader, leader + 1)
+    ]
+    partition = describe_quorum.DescribedQuorumPartition(
+        partition_index=0, leader_id=leader, leader_epoch=1, high_watermark=9, current_voters=voters, observers=[]
+    )
+    topic = describe_quorum.DescribedQuorumTopic(topic_name=describe_quorum.METADATA_TOPIC, partitions=[partition])
+    return describe_quorum.DescribeQuorumResponse(topics=[topic])

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -16,8 +18,9 @@ from kafkatool.commands.shared import run_progress
 from kafkatool.commands.shared.progress_line import ProgressLine
 from kafkatool.commands.shared.run_progress import RunProgressLine
 from kafkatool.core.operations.reassignment import following, following_by_request
+from kafkatool.core.operations.requests import comparing
 from kafkatool.core.protocol.messages import alter_partition_reassignments as altering
-from kafkatool.core.protocol.messages import describe_log_dirs, incremental_alter_configs, metadata
+from kafkatool.core.protocol.messages import describe_log_dirs, describe_quorum, incremental_alter_configs, metadata
 from kafkatool.core.protocol.messages import list_partition_reassignments as listing
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.commands.reassign.memory_cluster import Cluster, cluster_of_four
@@ -27,7 +30,8 @@ LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replicat
 
 
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    monkeypatch.setattr(comparing, "LATE_S", 0.01)
     with cluster_of_four() as running:
         yield running
 
@@ -78,7 +82,9 @@ def test_a_plan_is_begun_under_its_throttle_with_its_way_back_on_the_disk(cluste
     told = [b for b, r in cluster.asked("IncrementalAlterConfigs") if r.resources[0].resource_type == 4]
     assert told == [1, 2, 3]  # each broker was asked about itself
     names = [name for name, _, _ in cluster.brokers[0].asked]
-    assert names.index("IncrementalAlterConfigs") < names.index("AlterPartitionReassignments")
+    assert names.count("IncrementalAlterConfigs") == names[: names.index("AlterPartitionReassignments")].count(
+        "IncrementalAlterConfigs"
+    )
 
 
 @pytest.mark.spec("RSN-24X")
@@ -130,6 +136,7 @@ def test_a_plan_that_cannot_be_is_refused_before_anything_is_written(
     assert unknown.stdout == "Error: Topic nowhere not found.\n"
     absent = _execute(cluster, tmp_path / "none.json")
     assert (absent.exit_code, absent.stdout) == (1, f"Error: Unable to read file {tmp_path / 'none.json'}\n")
+    assert "Traceback" not in found.stderr + unknown.stderr + absent.stderr
     assert not cluster.asked("AlterPartitionReassignments") and not cluster.asked("IncrementalAlterConfigs")
     assert [file.name for file in tmp_path.iterdir()] == ["plan.json"]
 
@@ -144,14 +151,24 @@ def test_a_plan_that_cannot_be_is_refused_before_anything_is_written(
             "Partition reassignment contains duplicate topic partitions: t-0",
         ),
         ('{"version":2,"partitions":[]}', "Not supported version field value 2"),
+        (
+            '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any"]}]}',
+            "Size of replicas list [1, 2] is different from size of log dirs list [any] for partition t-0",
+        ),
+        ("oops", "PLAN:1:1: not JSON: Expecting value"),
     ],
-    ids=["a partition twice", "version"],
+    ids=["a partition twice", "version", "sizes of log_dirs", "no JSON"],
 )
 def test_a_plan_that_cannot_be_read_as_one_is_refused(cluster: Cluster, tmp_path: Path, text: str, why: str) -> None:
     (plan := tmp_path / "plan.json").write_text(text)
     found = _execute(cluster, plan)
-    assert (found.exit_code, found.stdout) == (1, f"Error: {why}\n")
+    assert (found.exit_code, found.stdout) == (1, f"Error: {why.replace('PLAN', str(plan))}\n")
     assert "Traceback" not in found.stderr and not cluster.asked("AlterPartitionReassignments")
+    flags = ["--execute", "--bootstrap-server", str(cluster.brokers[0].address), "--reassignment-json-file", str(plan)]
+    words = [sys.executable, "-m", "kafkatool", "--debug", "reassign", *flags]
+    shown = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+    assert (shown.returncode, shown.stdout) == (1, found.stdout)
+    assert "Traceback" in shown.stderr and "plan_files.py" in shown.stderr, "--debug shows where"
 
 
 @pytest.mark.spec("ADM-33", "ADM-35", "ADM-19")
@@ -233,6 +250,23 @@ def test_a_dry_run_shows_the_requests_in_their_order_and_changes_nothing(cluster
     assert not cluster.configs and not cluster.moving and [f.name for f in tmp_path.iterdir()] == ["plan.json"]
 
 
+@pytest.mark.spec("ADM-19", "ADM-33")
+def test_a_large_plan_goes_in_few_requests_and_text_alone_reads_the_replicas_once(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    for broker in cluster.brokers:
+        broker.apis[describe_quorum.API] = (0, 1)  # as brokers of KRaft announce
+    cluster.replicas = {p: [1, 2] for p in range(10_001)}
+    plan = _plan(tmp_path, {p: [2, 1] for p in cluster.replicas})
+    assert _execute(cluster, plan, "--additional").exit_code == 0
+    sent = [r for _, r in cluster.asked("AlterPartitionReassignments")]
+    assert [sum(len(t.partitions) for t in r.topics) for r in sent] == [10_000, 1]
+    assert [p.partition for r in sent for t in r.topics for p in t.partitions] == list(range(10_001))
+    assert len([r for _, r in cluster.asked("Metadata") if r.topics and r.topics[0].topic == "t"]) == 1
+    found = orjson.loads(_execute(cluster, plan, "--additional", "--output", "json").stdout)
+    assert [i["partition"] for i in found["items"]] == list(range(10_001)), "JSON tells of each how far it is"
+
+
 @pytest.mark.spec("ADM-43", "ADM-38")
 def test_a_run_that_is_waited_for_ends_with_the_throttles_off(cluster: Cluster, tmp_path: Path) -> None:
     cluster.ends_at_once = True
@@ -245,7 +279,7 @@ def test_a_run_that_is_waited_for_ends_with_the_throttles_off(cluster: Cluster, 
     assert not any(cluster.configs.values())
 
 
-@pytest.mark.spec("ADM-43")
+@pytest.mark.spec("ADM-43", "RSN-33X")
 def test_the_wait_tells_bytes_who_is_down_and_when_it_is_cut_short_what_to_type(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,6 +422,31 @@ def test_a_move_that_another_request_replaced_is_told_and_not_waited_for(cluster
 # --- verify, cancel, list --------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("ADM-36")
+@pytest.mark.parametrize("looks", [1, 3])
+def test_a_broker_that_learns_late_of_a_move_that_has_ended_is_asked_again(
+    cluster: Cluster, tmp_path: Path, looks: int
+) -> None:
+    wanted = {0: [3, 2], 1: [3, 1], 2: [3, 4]}
+    pending = [*wanted][-looks:]  # the broker learns of one between two looks
+
+    def learn(request: metadata.MetadataRequest) -> object:
+        answer: Any = tell(request)
+        if request.topics != [] and pending:
+            partition = pending.pop(0)
+            cluster.replicas[partition] = wanted[partition]
+        return answer
+
+    for partition in wanted.keys() - set(pending):
+        cluster.replicas[partition] = wanted[partition]
+    tell = cluster.brokers[0].answers[metadata.API.key]
+    for broker in cluster.brokers:
+        broker.answers[metadata.API.key] = learn
+    found = cluster.run("verify", "--reassignment-json-file", _plan(tmp_path, wanted))
+    assert found.exit_code == 0, found.output
+    assert "rather than" not in found.stdout and found.stdout.count("is completed.") == 3 and not pending
+
+
 @pytest.mark.spec("ADM-36", "ADM-38")
 def test_a_plan_is_compared_and_throttles_go_when_nothing_moves_any_more(cluster: Cluster, tmp_path: Path) -> None:
     plan = _plan(tmp_path, {0: [1, 2], 1: [3, 1], 2: [3, 4], 9: [1, 2]})
@@ -421,6 +480,27 @@ def test_a_plan_is_compared_and_throttles_go_when_nothing_moves_any_more(cluster
     assert "Clearing" not in again.stdout and len(cluster.asked("IncrementalAlterConfigs")) == writes
 
 
+@pytest.mark.spec("ADM-40")
+@pytest.mark.parametrize(
+    ("dirs", "told"),
+    [
+        (["/d", "any"], "Partition t-0 is not found in any live log dir on broker 1. There is likely an offline"),
+        (["any", "/d"], "Partition t-0 cannot be found in any live log directory on broker 9."),
+    ],
+    ids=["in no directory", "broker down"],
+)
+def test_a_replica_that_no_directory_is_known_to_hold_is_not_completed(
+    cluster: Cluster, tmp_path: Path, dirs: list[str], told: str
+) -> None:
+    cluster.replicas[0] = [1, 9]
+    entry = {"topic": "t", "partition": 0, "replicas": [1, 9], "log_dirs": dirs}
+    (plan := tmp_path / "plan.json").write_bytes(orjson.dumps({"version": 1, "partitions": [entry]}))
+    found = cluster.run("verify", "--reassignment-json-file", plan)
+    assert found.exit_code == 1, found.output
+    assert found.stdout.splitlines()[1] == "Reassignment of partition t-0 is completed."
+    assert found.stdout.splitlines()[2].startswith(told)
+
+
 @pytest.mark.spec("ADM-37", "ADM-38")
 def test_what_moves_of_a_plan_is_cancelled_also_what_only_adds(cluster: Cluster, tmp_path: Path) -> None:
     plan = _plan(tmp_path, {0: [1, 2, 3], 1: [1], 2: [3, 4]})
@@ -451,6 +531,7 @@ def test_a_cancel_leaves_throttles_while_others_move_and_takes_all_that_moves_ha
     log_dirs = {"replica.alter.log.dirs.io.max.bytes.per.second": "7"}
     cluster.configs = {
         (4, "1"): {**dict.fromkeys(RATES, "1"), **log_dirs, "log.cleaner.threads": "2"},
+        (4, "4"): dict.fromkeys(RATES, "1"),  # no broker of the plan
         (2, "t"): {LEADERS: "0:1,0:2", FOLLOWERS: "0:9", "retention.ms": "5"},
         (2, "u"): {FOLLOWERS: "0:3"},
         (2, "w"): {LEADERS: "*"},
@@ -462,11 +543,12 @@ def test_a_cancel_leaves_throttles_while_others_move_and_takes_all_that_moves_ha
     after = cluster.run("cancel", "--reassignment-json-file", plan)
     assert after.exit_code == 0, "a broker that is down changes nothing of it"
     assert after.stdout.endswith(
-        "Clearing broker-level throttles on broker 1\nClearing topic-level throttles on topics t,u\n"
+        "Clearing broker-level throttles on brokers 1,4\nClearing topic-level throttles on topics t,u\n"
     )
     assert "broker 9 cannot be asked, being down: a throttle may be left there when it returns" in after.stderr
     assert cluster.configs == {
         (4, "1"): {"log.cleaner.threads": "2"},
+        (4, "4"): {},
         (2, "t"): {"retention.ms": "5"},
         (2, "u"): {},
         (2, "w"): {LEADERS: "*"},  # an administrator's
@@ -517,7 +599,7 @@ def test_an_end_in_between_counts_as_done_and_a_refusal_is_told(cluster: Cluster
 def test_replicas_that_a_cancel_leaves_beside_the_origin_are_told_with_the_plan_that_mends_it(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following_by_request, "SETTLE_S", 0.0)
+    monkeypatch.setattr(comparing, "SETTLE_S", 0.0)
     plan = _plan(tmp_path, {0: [3, 2]})
     _plan(tmp_path, {0: [1, 2]}, "plan.rollback.json")
     cluster.moving[0] = ([3, 2, 1, 4], [3], [1, 4])
@@ -591,7 +673,7 @@ def test_all_that_moves_is_listed_in_kafkas_form(cluster: Cluster) -> None:
 # --- generate and flags ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("ADM-32")
+@pytest.mark.spec("ADM-32", "ADM-39")
 def test_a_plan_is_proposed_in_kafkas_later_form(cluster: Cluster, tmp_path: Path) -> None:
     topics = tmp_path / "topics.json"
     topics.write_text('{"version":1,"topics":[{"topic":"t"}]}')
@@ -629,7 +711,8 @@ def test_a_plan_is_proposed_in_kafkas_later_form(cluster: Cluster, tmp_path: Pat
         ] * 2
     topics.write_text("nonsense")
     bad = cluster.run("generate", "--topics-to-move-json-file", topics, "--broker-list", "1,2")
-    assert bad.stdout == "Error: The input string is not a valid JSON\n"
+    assert (bad.exit_code, bad.stdout) == (1, "Error: The input string is not a valid JSON\n")
+    assert "Traceback" not in bad.stderr
 
 
 @pytest.mark.spec("ADM-33")

@@ -1,9 +1,11 @@
 """kt reassign --cancel: what moves is turned round, nothing more is sent, no throttle is left; beside other plans too."""
 
+import itertools
 import json
 import os
 import signal
 import threading
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from kafkatool.core.operations.reassignment import following, run_lock, throttle
 from kafkatool.core.operations.reassignment import run as reassignment_run
 from kafkatool.core.operations.reassignment.saved_run import RunState
 from kafkatool.core.planner.plan_files import plan_json
-from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.session import Create, Delete, Op, ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigZnode, ReassignmentZnode, TopicZnode
 from tests.commands.reassign.killed_runs import BEFORE, BROKER_1, GOAL
 from tests.commands.reassign.runner import plan_file, run
@@ -29,9 +31,29 @@ def asked(zk: ZooKeeper) -> dict[TopicPartition, tuple[int, ...]]:
     return ReassignmentZnode.decode(node.data) if node else {}
 
 
+@pytest.fixture
+def deleted(zk: ZooKeeper, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Note what sessions of this thread delete, but for the test's own: those of kt. The controller has a thread."""
+    paths = list[str]()
+
+    def noting(write: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(self: ZooKeeper, what: str | Iterable[Any], *more: Any, **options: Any) -> Any:
+            if self is not zk and threading.current_thread() is threading.main_thread():
+                ops = [Delete(what)] if isinstance(what, str) else what
+                each = itertools.chain.from_iterable([op] if isinstance(op, Op) else op for op in ops)
+                paths.extend(op.path for op in each if isinstance(op, Delete))
+            return write(self, what, *more, **options)
+
+        return noted
+
+    for name in ("delete", "commit", "commit_many"):
+        monkeypatch.setattr(ZooKeeper, name, noting(getattr(ZooKeeper, name)))
+    return paths
+
+
 @pytest.mark.spec("RSN-37X")
 def test_cancel_sends_back_what_is_under_way_and_what_has_ended_with_rollback(
-    zk: ZooKeeper, zk_connect: str, tmp_path: Path
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path, deleted: list[str]
 ) -> None:
     nodes.make_cluster(zk, topics={"t": BEFORE})
     file = ("--reassignment-json-file", plan_file(tmp_path / "plan.json", GOAL))
@@ -54,6 +76,13 @@ def test_cancel_sends_back_what_is_under_way_and_what_has_ended_with_rollback(
     assert back.exit_code == 0 and back.stdout.count("completed successfully") == 3, back.output
     assert nodes.assignment(zk, "t") == BEFORE
     assert "--cancel option is used, command must include" in run(zk_connect, "--cancel").stderr
+    assert deleted == [], "the controller alone does that"
+    with ZooKeeper(zk_connect) as as_kt:
+        as_kt.create("/seen")
+        as_kt.delete("/seen")
+        as_kt.commit([Create("/seen"), Delete("/seen")])
+        as_kt.commit_many([[Create("/seen")], [Delete("/seen")]])
+    assert deleted == ["/seen"] * 3, "or it would not be noticed"
 
 
 @pytest.mark.spec("RSN-37X", "COM-6X")

@@ -109,7 +109,7 @@ def test_no_flag_of_a_mode_is_left_out_here() -> None:
     of_every_mode = {
         *("--zookeeper", "--zk-auth-file", "--zk-tls-config-file", "--zk-set-acl", "--zk-max-bytes"),
         *("--bootstrap-server", "--command-config", "--listener", "--context", "--cluster-id"),
-        *("--partition-form", "--output"),
+        *("--bootstrap-controller", "--partition-form", "--output"),
     }
     assert {flag[0] for flag, _ in FLAGS} == own - of_every_mode
 

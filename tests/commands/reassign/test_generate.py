@@ -16,7 +16,7 @@ from tests.core.operations.reassignment.plans import NINE, plan
 from tests.core.zookeeper import cluster_nodes as nodes
 
 
-@pytest.mark.spec("RSN-4", "RSN-2", "RSN-26X", "RSN-32X")
+@pytest.mark.spec("RSN-4", "RSN-2", "RSN-26X", "RSN-32X", "COM-2")
 def test_generate_prints_five_lines_whose_last_is_a_plan(seed: ZooKeeper, zk_connect: str, tmp_path: Path) -> None:
     saved = tmp_path / "plan.json"
     topics = '{"topics":[{"topic":"t"}],"version":1}'

@@ -32,6 +32,7 @@ def begun(broker: int, path: Path) -> str:
 def test_a_replica_moves_to_another_directory_under_a_throttle_and_verify_ends_it(cluster: Cluster) -> None:
     here, there = cluster.lies_in(1), cluster.other(1)
     plan = cluster.plan([1, 2], [there, "any"])
+    cluster.hold_back(1, 1000)
     found = cluster.run("execute", "--reassignment-json-file", plan, "--replica-alter-log-dirs-throttle", 1000)
     assert found.exit_code == 0, found.output
     assert found.stdout.splitlines()[-4:] == [
@@ -92,7 +93,7 @@ def test_a_replica_that_comes_to_a_broker_is_made_in_the_directory_of_the_plan(c
     assert not list(cluster.directory.glob("2-?/t-0"))
 
 
-@pytest.mark.spec("ADM-40")
+@pytest.mark.spec("ADM-40", "ADM-33")
 def test_a_refused_directory_ends_it_with_what_was_begun(cluster: Cluster) -> None:
     plan = cluster.plan([1, 2], ["any", "/nowhere/data"])
     found = cluster.run("execute", "--reassignment-json-file", plan)

@@ -152,7 +152,7 @@ def test_a_rate_that_was_changed_on_the_way_goes_too_but_not_somebody_elses_repl
     assert config(zk, "topics", "t") == theirs
 
 
-@pytest.mark.spec("RSN-22X", "RSN-23X")
+@pytest.mark.spec("RSN-13", "RSN-22X", "RSN-23X")
 def test_verify_ends_a_run_that_was_cut_short_with_the_throttle_as_it_was(
     zk: ZooKeeper, zk_connect: str, tmp_path: Path
 ) -> None:

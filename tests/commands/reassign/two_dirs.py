@@ -58,6 +58,10 @@ class Cluster:
         found = {b: orjson.loads(node.data)["config"].get(RATE) for b, node in nodes.items() if node is not None}
         return {b: rate for b, rate in found.items() if rate is not None}
 
+    def hold_back(self, broker: int, rate: int) -> None:
+        """Have the broker go by a rate from now on: it learns of its config a while after that was written."""
+        self.brokers[broker]._replica_manager.moves.set_rate(rate)  # noqa: SLF001
+
     def write(self, batches: int) -> None:
         with Connection("127.0.0.1", self.brokers[1].port, client_id="test", timeout_ms=90_000, security=None) as one:
             for number in range(batches):

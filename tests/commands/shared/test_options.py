@@ -11,6 +11,7 @@ from kafkatool.core.zookeeper import session
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.commands.shared.test_output_contract import commands
 from tests.commands.topics.runner import make_orders
+from tests.core.client.fake_broker import FakeBroker
 from tests.ports import free_port
 
 PLAN = "--reassignment-json-file plan.json"
@@ -50,6 +51,7 @@ TOUCHING_A_CLUSTER = (
     "drain 1 --no-throttle",
     "migrate check",
 )
+SERVER = "controller start"  # it touches one, too, and goes on
 
 
 @pytest.mark.spec("COM-1")
@@ -59,13 +61,14 @@ def test_no_tool_that_takes_a_zookeeper_is_left_out() -> None:
         for words, command in commands(kt)
         if "--zookeeper" in {o for p in command.params for o in p.opts}
     }
-    servers = {words for words in taking if words.startswith(("broker ", "cluster ", "controller "))}
-    tried = {words for words in taking if any(f"{line} ".startswith(f"{words} ") for line in TOUCHING_A_CLUSTER)}
-    assert tried == taking - servers
+    tried = {
+        words for words in taking if any(f"{line} ".startswith(f"{words} ") for line in (*TOUCHING_A_CLUSTER, SERVER))
+    }
+    assert tried == taking
 
 
 @pytest.mark.spec("COM-1", "COM-3X", "ADM-1")
-@pytest.mark.parametrize("command", TOUCHING_A_CLUSTER)
+@pytest.mark.parametrize("command", [*TOUCHING_A_CLUSTER, SERVER])
 def test_no_tool_touches_a_cluster_whose_zookeeper_is_not_named(
     command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: object
 ) -> None:
@@ -76,7 +79,7 @@ def test_no_tool_touches_a_cluster_whose_zookeeper_is_not_named(
     assert "no ZooKeeper is named" in result.stderr and "KAFKATOOL_ZOOKEEPER" in result.stderr
 
 
-@pytest.mark.spec("ADM-1", "ADM-3")
+@pytest.mark.spec("ADM-1", "ADM-2", "ADM-3")
 @pytest.mark.parametrize("flags", BOTH_WAYS)
 def test_exactly_one_way_to_the_cluster_is_taken(flags: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The address that nobody listens at tells which way was taken."""
@@ -126,7 +129,7 @@ def test_each_command_that_has_both_ways_takes_one(command: str, by_broker: str)
     assert result.stderr == "kt: Only one of --bootstrap-server or --zookeeper must be specified\n"
 
 
-@pytest.mark.spec("ADM-3")
+@pytest.mark.spec("ADM-3", "SEC-33")
 def test_the_clients_properties_are_read_and_security_that_is_not_known_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     address = f"127.0.0.1:{free_port()}"
@@ -142,6 +145,10 @@ def test_the_clients_properties_are_read_and_security_that_is_not_known_is_refus
         f"1 kt: warning: {file}: unknown key request.timeout: is it request.timeout.ms?\n"
         f"kt: no broker answers: {address}: refused\n"
     )
+    assert run("send.buffer.bytes=1\nclient.dns.lookup=x\n") == (
+        f"1 kt: warning: {file}: without effect here: client.dns.lookup, send.buffer.bytes\n"
+        f"kt: no broker answers: {address}: refused\n"
+    )
     refused = run("security.protocol=NOT_KNOWN")
     assert refused.startswith("2 ") and "security.protocol" in refused
     file.unlink()
@@ -149,7 +156,7 @@ def test_the_clients_properties_are_read_and_security_that_is_not_known_is_refus
     assert missing.exit_code == 2 and str(file) in missing.stderr
 
 
-@pytest.mark.spec("COM-1", "COM-10X")
+@pytest.mark.spec("COM-1", "COM-10X", "Z-1")
 def test_a_session_of_several_hosts_and_a_chroot_has_kafkas_time_outs_and_zookeepers_limit(
     zk: ZooKeeper, zk_connect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,17 +169,20 @@ def test_a_session_of_several_hosts_and_a_chroot_has_kafkas_time_outs_and_zookee
             super().__init__(connect, security=security, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(session, "ZooKeeper", Noting)
-    connect = f"127.0.0.1:{free_port()},{zk_connect}"
-    result = CliRunner().invoke(kt, ["topics", "list", "--zookeeper", connect])
-    assert (result.exit_code, result.stdout) == (0, "orders\n")
-    assert asked == [
-        {
-            "connect": connect,
-            "session_timeout_ms": 30_000,
-            "connection_timeout_ms": 30_000,
-            "max_packet_bytes": 1_048_575,
-        }
-    ]
+    server, _, chroot = zk_connect.partition("/")
+    silent = f"127.0.0.1:{free_port()}"
+    for connect in (f"{silent},{server}/{chroot}", f"{server},{silent}/{chroot}"):
+        asked.clear()
+        result = CliRunner().invoke(kt, ["topics", "list", "--zookeeper", connect])
+        assert (result.exit_code, result.stdout) == (0, "orders\n"), "below the chroot, whichever host it is"
+        assert asked == [
+            {
+                "connect": connect,
+                "session_timeout_ms": 30_000,
+                "connection_timeout_ms": 30_000,
+                "max_packet_bytes": 1_048_575,
+            }
+        ]
 
 
 @pytest.mark.spec("ADM-2")
@@ -180,3 +190,27 @@ def test_a_session_of_several_hosts_and_a_chroot_has_kafkas_time_outs_and_zookee
 def test_what_is_no_address_of_a_broker_is_wrong_usage(address: str) -> None:
     result = CliRunner().invoke(kt, ["topics", "list", "--bootstrap-server", address])
     assert (result.exit_code, result.stdout) == (2, "") and "--bootstrap-server" in result.stderr
+
+
+@pytest.mark.spec("ADM-11")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "topics describe",
+        "reassign --list",
+        "elect",
+        "replica-verify --once",
+        "brokers",
+        "drain 3 --no-throttle",
+        "health",
+        "acls list",
+        "users list",
+        "transactions list",
+    ],
+)
+def test_each_command_names_itself_to_brokers_unless_it_is_told_another_name(command: str, tmp_path: Path) -> None:
+    (config := tmp_path / "client.properties").write_text("client.id=me\nretries=0\n")
+    for flags, name in (((), f"kt-{command.split()[0]}"), (("--command-config", str(config)), "me")):
+        with FakeBroker(1) as broker:
+            CliRunner().invoke(kt, [*command.split(), "--bootstrap-server", str(broker.address), *flags])
+            assert broker.client_ids == {name}

@@ -202,6 +202,9 @@ def test_each_command_that_has_output_has_a_schema_and_names_its_columns_in_the_
         Draft202012Validator.check_schema(schema)
         assert isinstance(command, KtCommand)
         assert schema["properties"]["tool"] == {"const": f"kt {' '.join(words)}"}
+        keys = ["tool", "cluster_id", "items", "errors", *["verdict"] * (words == ("logs", "timeline"))]
+        assert (schema["required"], list(schema["properties"])) == (keys[:4], keys), words
+        assert schema["additionalProperties"] is False, words
         shapes = [shape for name, shape in schema["$defs"].items() if name != "error"]
         assert list(command.columns) in [shape["x-tsv-columns"] for shape in shapes], words
         shown = CliRunner().invoke(kt, [*words, "--help"]).stdout

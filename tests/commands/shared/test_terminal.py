@@ -50,6 +50,8 @@ def test_colour_is_for_terminals_alone_and_the_text_is_the_same(zk: ZooKeeper, z
 @pytest.mark.spec("COM-2", "COM-3X")
 def test_an_error_is_red_on_a_terminal_and_plain_in_a_pipe(zk_connect: str) -> None:
     wrong = ("topics", "list", "--zookeeper", f"{zk_connect}/nowhere")
-    assert on_terminal(*wrong).startswith("\x1b[31mkt: ZooKeeper at ")
+    shown = on_terminal(*wrong)
+    assert shown.startswith("\x1b[31mkt: ZooKeeper at ")
     piped = subprocess.run([*KT, *wrong], capture_output=True, text=True, check=False, timeout=60)
     assert piped.returncode == 1 and piped.stderr.startswith("kt: ZooKeeper at ") and "\x1b" not in piped.stderr
+    assert re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines() == WAITING.sub("", piped.stderr).splitlines()

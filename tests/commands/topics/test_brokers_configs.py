@@ -1,8 +1,14 @@
 """Configs that kt does not know: the brokers' word counts, and where they cannot be asked, Kafka's history (TOP-21)."""
 
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
+from click.testing import CliRunner, Result
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
+from kafkatool.commands.main import kt
 from kafkatool.core.model.topic_configs import CONFIGS
 from kafkatool.core.operations.topics import brokers_configs
 from kafkatool.core.operations.topics.brokers_configs import read_known_configs
@@ -60,3 +66,36 @@ def test_a_broker_tells_what_it_knows_where_there_is_a_topic_to_ask_about() -> N
         made = topics(cluster.zookeeper, "create", "--topic", "t", "--replica-assignment", "1")
         assert made.exit_code == 0
         eventually(lambda: read_known_configs(zk) == frozenset(CONFIGS), "the broker to know of its topic")
+
+
+@pytest.mark.spec("ADM-27")
+def test_configs_changed_by_request_leave_all_others_of_the_topic_also_with_two_kt_at_once() -> None:
+    others = {"retention.ms": "5000", "flush.messages": "7"}
+    names = ("flush.ms", "segment.bytes")
+    with EmbeddedCluster(brokers=2, options=STEADY) as cluster, ZooKeeper(cluster.zookeeper) as zk:
+        cluster.create_topic("new", partitions=1, replication_factor=1)
+        topics(cluster.zookeeper, "alter", "--topic", "new", *(f"--config={k}={v}" for k, v in others.items()))
+
+        def alter(*args: object) -> Result:
+            words = ["alter", "--bootstrap-server", cluster.bootstrap, "--topic", "new", *map(str, args)]
+            return CliRunner().invoke(kt, ["topics", *words])
+
+        def several(name: str) -> list[object]:
+            words = ["topics", "alter", "--bootstrap-server", cluster.bootstrap, "--topic", "new"]
+            script = "import sys; from click.testing import CliRunner; from kafkatool.commands.main import kt\n"
+            script += (
+                f"for n in range(1, 9):\n r = CliRunner().invoke(kt, {words!r} + ['--config', f'{name}={{n * 1000}}'])"
+            )
+            script += "\n print(r.exit_code, end=' ')"
+            done = subprocess.run(
+                [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300
+            )
+            return [*map(int, done.stdout.split())]
+
+        eventually(lambda: alter("--config", "flush.ms=1").exit_code == 0, "the broker that is asked to know the topic")
+        with ThreadPoolExecutor(2) as both:
+            assert list(both.map(several, names)) == [[0] * 8] * 2
+        assert stored(zk) == {**others, "flush.ms": "8000", "segment.bytes": "8000"}
+        unset = alter("--delete-config", "max.message.bytes", "--delete-config", "flush.ms")
+        assert (unset.exit_code, unset.stdout) == (0, "Updated config for topic new.\n")
+        assert stored(zk) == {**others, "segment.bytes": "8000"}

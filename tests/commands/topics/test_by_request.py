@@ -1,8 +1,8 @@
 """``kt topics --bootstrap-server`` against a broker made of functions: what is asked, and what is said of the answer."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import orjson
 import pytest
@@ -70,7 +70,7 @@ def _tell(broker: FakeBroker, *topics: MetadataResponseTopic) -> None:
     broker.answers[metadata.API.key] = answer
 
 
-def _configs(request: describe_configs.DescribeConfigsRequest) -> object:
+def _configs(request: describe_configs.DescribeConfigsRequest) -> describe_configs.DescribeConfigsResponse:
     entries = [
         DescribeConfigsEntry(name="retention.ms", value="1", read_only=False, config_source=1),
         DescribeConfigsEntry(name="min.insync.replicas", value="2", read_only=False, config_source=4),
@@ -155,6 +155,24 @@ def test_the_factor_is_partition_0s_less_what_it_gains_and_what_brokers_do_not_t
         "\tTopic: orders\tPartition: 1\tLeader: none\tReplicas: 1,2,3\tIsr: 1\tElr: N/A\tLastKnownElr: N/A\n"
     )
     assert _run(broker, "describe", "--topics-with-overrides").stdout == header
+    broker.answers[describe_configs.API.key] = lambda request: describe_configs.DescribeConfigsResponse(
+        results=[replace(found, configs=found.configs[1:]) for found in _configs(request).results]
+    )
+    of_brokers = _run(broker, "describe", "--topics-with-overrides").stdout
+    assert of_brokers == header.replace(",retention.ms=1", ""), "what brokers set makes it one with overrides, too"
+
+
+@pytest.mark.spec("ADM-24")
+def test_one_that_only_loses_replicas_shows_both_lists(broker: FakeBroker) -> None:
+    _tell(broker, _topic("orders", _partition(0, 1, [1, 2], [1, 2])))
+    moving = listing.OngoingPartition(partition=0, replicas=[1, 2], adding_replicas=[], removing_replicas=[2])
+    broker.answers[listing.API.key] = lambda _: listing.ListPartitionReassignmentsResponse(
+        topics=[listing.OngoingTopic(topic="orders", partitions=[moving])]
+    )
+    assert _run(broker, "describe").stdout.splitlines()[1] == (
+        "\tTopic: orders\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1,2"
+        "\tAdding Replicas: \tRemoving Replicas: 2\tElr: N/A\tLastKnownElr: N/A"
+    )
 
 
 @pytest.mark.spec("ADM-28", "ADM-75")
@@ -216,6 +234,46 @@ def test_eligible_leaders_come_page_by_page_and_a_circle_of_pages_is_an_error(br
     assert circle.exit_code == 1 and "again: not all partitions can be described" in circle.stderr
 
 
+@pytest.mark.spec("ADM-21")
+def test_ten_thousand_partitions_are_one_metadata_and_five_pages(broker: FakeBroker) -> None:
+    count, page_size = 10_000, 2000
+    broker.apis[pages.API] = (0, 0)
+    large = [
+        metadata.MetadataResponsePartition(partition=p, leader_id=1, replica_nodes=[1], isr_nodes=[1])
+        for p in range(count)
+    ]
+    _tell(broker, _topic("orders", *large))
+
+    def page(request: pages.DescribeTopicPartitionsRequest) -> object:
+        first = request.cursor.partition_index if request.cursor else 0
+        end = first + request.response_partition_limit
+        told = [
+            pages.DescribedPartition(
+                partition_index=p,
+                leader_id=1,
+                replica_nodes=[1],
+                isr_nodes=[1],
+                eligible_leader_replicas=[p],
+                last_known_elr=[],
+                offline_replicas=[],
+            )
+            for p in range(first, min(end, count))
+        ]
+        topic = pages.DescribedTopic(name="orders", topic_id=ID, partitions=told)
+        more = pages.Cursor(topic_name="orders", partition_index=end) if end < count else None
+        return pages.DescribeTopicPartitionsResponse(topics=[topic], next_cursor=more)
+
+    broker.answers[pages.API.key] = page
+    found = _run(broker, "describe")
+    assert found.exit_code == 0, found.stderr
+    rows = [line for line in found.stdout.splitlines() if line.startswith("\tTopic: orders\t")]
+    assert [line.split("\t")[-2] for line in rows] == [f"Elr: {p}" for p in range(count)]
+    requests = [r for _, r in _asked(broker, "DescribeTopicPartitions")]
+    assert [r.response_partition_limit for r in requests] == [page_size] * 5  # type: ignore[attr-defined]
+    in_full = [r for _, r in _asked(broker, "Metadata") if r.topics is None]  # type: ignore[attr-defined]
+    assert len(in_full) == 1
+
+
 @pytest.mark.spec("ADM-29", "ADM-14", "ADM-23")
 def test_a_topic_is_described_by_its_id(broker: FakeBroker) -> None:
     other = parse_uuid("AMTj-ue2TESy1XyHQXqiJg")
@@ -232,7 +290,7 @@ def test_a_topic_is_described_by_its_id(broker: FakeBroker) -> None:
     assert unknown.exit_code == 1
     assert unknown.stdout == f"{FAILED}TopicId 'Zt-SZK4fR8m2lWm4r3dVkg' does not exist as expected\n"
     gone = _run(broker, "describe", "--topic-id", "Zt-SZK4fR8m2lWm4r3dVkg", "--if-exists")
-    assert (gone.exit_code, gone.stdout) == (0, "")
+    assert (gone.exit_code, gone.output) == (0, "")
     assert _run(broker, "describe", "--topic-id", "short").exit_code == 2
 
 
@@ -275,6 +333,38 @@ def test_kt_spreads_the_replicas_itself_where_it_is_told_how(broker: FakeBroker)
     assert (both.exit_code, both.stdout) == (2, "")
     assert """Option "[replica-assignment]" can't be used with option "[partitions]\"""" in both.stderr
     assert broker.count(create_topics.API) == 3
+
+
+@pytest.mark.spec("ADM-25")
+def test_racks_are_heeded_unless_they_are_not_to_be(broker: FakeBroker) -> None:
+    broker.answers[create_topics.API.key] = lambda _: _created()
+    racks = {1: "a", 2: "a", 3: "b", 4: "b"}
+
+    def with_racks(_: object) -> object:
+        told = broker.metadata([])
+        brokers = [replace(told.brokers[0], node_id=b, rack=rack) for b, rack in racks.items()]
+        return replace(told, brokers=brokers)
+
+    broker.answers[metadata.API.key] = with_racks
+    flags = ["--partitions", 8, "--replication-factor", 2, "--start-index", 0, "--replica-shift", 0]
+    for more in ([], ["--disable-rack-aware"]):
+        assert _run(broker, "create", "--topic", "t", *flags, *more).exit_code == 0
+    aware, unaware = (
+        [a.broker_ids for a in request.topics[0].assignments]  # type: ignore[attr-defined]
+        for _, request in _asked(broker, "CreateTopics")
+    )
+    assert aware == [[1, 3], [3, 2], [2, 4], [4, 1], [1, 4], [3, 1], [2, 3], [4, 2]], "in each a broker of each rack"
+    assert unaware[:4] == [[1, 2], [2, 3], [3, 4], [4, 1]]
+
+
+@pytest.mark.spec("ADM-25")
+def test_which_brokers_there_are_is_left_to_the_controller(broker: FakeBroker) -> None:
+    broker.answers[create_topics.API.key] = lambda _: _created()
+    for flags in (["--replica-assignment", "9:8"], ["--partitions", 1, "--replication-factor", 9]):
+        assert _run(broker, "create", "--topic", "t", *flags).exit_code == 0
+    assigned, numbers = (r.topics[0] for _, r in _asked(broker, "CreateTopics"))  # type: ignore[attr-defined]
+    assert [a.broker_ids for a in assigned.assignments] == [[9, 8]]
+    assert (numbers.num_partitions, numbers.replication_factor, numbers.assignments) == (1, 9, [])
 
 
 @pytest.mark.spec("ADM-10", "ADM-25")
@@ -425,6 +515,27 @@ def test_a_number_of_partitions_that_was_behind_is_read_again_once(broker: FakeB
     assert refused.exit_code == 1 and broker.count(create_partitions.API) == 3
 
 
+@pytest.mark.spec("ADM-54")
+@pytest.mark.parametrize(
+    ("wanted", "there", "code"), [(3, 3, 0), (3, 2, 1), (3, 4, 1)], ids=["as-asked", "refused", "another-was-faster"]
+)
+def test_a_growth_refused_after_a_lost_answer_was_carried_out_if_just_that_number_is_there(
+    broker: FakeBroker, wanted: int, there: int, code: int
+) -> None:
+    def carried_out(_: object) -> object:
+        if broker.count(create_partitions.API) > 1:
+            return _grown(ErrorCode.INVALID_PARTITIONS)
+        _tell(broker, _topic("orders", *(_partition(i, 1, [1, 2], [1]) for i in range(there))))
+        return None
+
+    broker.answers[create_partitions.API.key] = carried_out
+    found = _run(broker, "alter", "--topic", "orders", "--partitions", wanted)
+    assert (found.exit_code, found.stdout) == (code, f"{FAILED}no\n" if code else "")
+    assert broker.count(create_partitions.API) == 2
+    first_try = _run(broker, "alter", "--topic", "orders", "--partitions", wanted)
+    assert (first_try.exit_code, first_try.stdout) == (1, f"{FAILED}no\n"), "there already: nothing was lost"
+
+
 @pytest.mark.spec("ADM-27")
 def test_configs_are_set_and_deleted_by_themselves(broker: FakeBroker) -> None:
     def done(request: incremental_alter_configs.IncrementalAlterConfigsRequest) -> object:
@@ -521,10 +632,97 @@ def test_a_deletion_is_waited_for_until_no_broker_knows_the_topic(broker: FakeBr
     assert (found.exit_code, found.stdout, gone) == (0, "", 3)
 
 
-@pytest.mark.spec("ADM-60")
-def test_kazoo_is_not_imported() -> None:
-    code = (
-        "import sys, kafkatool.commands.topics.by_request, kafkatool.core.client.cluster\n"
-        "print([m for m in sys.modules if m.split('.')[0] in ('kazoo', 'pyspark')])"
+@pytest.mark.spec("ADM-54")
+@pytest.mark.parametrize("by_id", [True, False], ids=["by-id", "by-name"])
+def test_a_topic_that_is_gone_after_a_lost_answer_was_deleted_and_on_a_first_try_was_not_there(
+    broker: FakeBroker, by_id: bool
+) -> None:
+    broker.apis[delete_topics.API] = (0, 6 if by_id else 5)
+    _tell(broker, _topic("a"))
+    code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    gone = delete_topics.DeleteTopicsResponseTopic(name="a", topic_id=ID, error_code=code, error_message="gone")
+    answers = iter([None, delete_topics.DeleteTopicsResponse(topics=[gone])])
+    broker.answers[delete_topics.API.key] = lambda _: next(answers)
+    found = _run(broker, "delete", "--topic", "a")
+    assert (found.exit_code, found.stdout) == (0, "") and broker.count(delete_topics.API) == 2
+    broker.answers[delete_topics.API.key] = lambda _: delete_topics.DeleteTopicsResponse(topics=[gone])
+    first_try = _run(broker, "delete", "--topic", "a")
+    assert (first_try.exit_code, first_try.stdout) == (1, f"{FAILED}gone\n")
+
+
+@pytest.mark.spec("ADM-55")
+def test_of_a_deletion_just_what_was_refused_for_its_quota_is_asked_for_again(broker: FakeBroker) -> None:
+    other = bytes(range(16))
+    _tell(broker, _topic("a"), _topic("b", topic_id=other))
+    quota = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    slow = delete_topics.DeleteTopicsResponseTopic(name=None, topic_id=other, error_code=quota)
+
+    def limited(request: delete_topics.DeleteTopicsRequest) -> object:
+        done = [delete_topics.DeleteTopicsResponseTopic(name="a", topic_id=ID)]
+        return (
+            delete_topics.DeleteTopicsResponse(topics=[*done, slow]) if len(request.topics) > 1 else _deleted(request)
+        )
+
+    broker.answers[delete_topics.API.key] = limited
+    found = _run(broker, "delete", "--topic", "a|b", "--force")
+    assert (found.exit_code, found.stdout) == (0, ""), found.output
+    asked = [[t.topic_id for t in r.topics] for _, r in _asked(broker, "DeleteTopics")]  # type: ignore[attr-defined]
+    assert asked == [[ID, other], [other]]
+
+
+@pytest.fixture
+def limited(broker: FakeBroker) -> FakeBroker:
+    """It deletes ``a``, and refuses ``b`` for its quota as long as it is asked for both."""
+    other = bytes(range(16))
+    _tell(broker, _topic("a"), _topic("b", topic_id=other))
+    done = delete_topics.DeleteTopicsResponseTopic(name="a", topic_id=ID)
+    slow = delete_topics.DeleteTopicsResponseTopic(
+        name=None, topic_id=other, error_code=ErrorCode.THROTTLING_QUOTA_EXCEEDED, error_message="too many"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    answer = delete_topics.DeleteTopicsResponse(topics=[done, slow])
+    broker.answers[delete_topics.API.key] = lambda r: answer if len(r.topics) > 1 else None
+    return broker
+
+
+@pytest.mark.spec("ADM-56", "ADM-57")
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_deletion_asked_for_again_without_an_answer_is_unknown_and_what_was_done_is_told(
+    limited: FakeBroker, tmp_path: Path, form: str
+) -> None:
+    (hurried := tmp_path / "client.properties").write_text("retries=0\n")
+    found = _run(limited, "delete", "--topic", "a|b", "--force", "--command-config", hurried, "--output", form)
+    assert found.exit_code == 1 and limited.count(delete_topics.API) == 2
+    unknown = "closed the connection; whether topic b was deleted is not known"
+    if form == "text":
+        assert found.stdout.startswith(FAILED) and found.stdout.endswith(f"{unknown}\n")
+        assert "marked for deletion all the same: a\n" in found.stderr
+        return
+    document = orjson.loads(found.stdout)
+    assert document["items"] == [{"topic": "a", "status": "marked"}]
+    assert [(e["topic"], e["error"]) for e in document["errors"]] == [("b", "unanswered")]
+    assert document["errors"][0]["message"].endswith(unknown)
+
+
+@pytest.mark.spec("ADM-56")
+def test_a_deletion_that_is_never_answered_is_unknown_of_each_topic(limited: FakeBroker, tmp_path: Path) -> None:
+    (hurried := tmp_path / "client.properties").write_text("retries=0\n")
+    limited.answers[delete_topics.API.key] = lambda _: None
+    found = _run(limited, "delete", "--topic", "a|b", "--force", "--command-config", hurried)
+    ends = [line.rpartition("; ")[2] for line in found.stdout.splitlines()]
+    assert ends == [f"whether topic {t} was deleted is not known" for t in "ab"] and found.exit_code == 1
+
+
+@pytest.mark.spec("ADM-55", "ADM-57")
+def test_a_quota_that_outlasts_the_time_is_told_as_what_refused_the_rest(limited: FakeBroker, tmp_path: Path) -> None:
+    answer = limited.answers[delete_topics.API.key]
+
+    def throttled(request: delete_topics.DeleteTopicsRequest) -> object:
+        answered = answer(request)
+        assert isinstance(answered, delete_topics.DeleteTopicsResponse)
+        return replace(answered, throttle_time_ms=3_600_000)
+
+    limited.answers[delete_topics.API.key] = throttled
+    (patient := tmp_path / "client.properties").write_text("default.api.timeout.ms=1800000\n")
+    found = _run(limited, "delete", "--topic", "a|b", "--force", "--command-config", patient)
+    assert (found.exit_code, found.stdout) == (1, f"{FAILED}too many\n") and limited.count(delete_topics.API) == 1
+    assert "marked for deletion all the same: a\n" in found.stderr

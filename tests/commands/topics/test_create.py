@@ -122,8 +122,11 @@ def test_the_eight_further_configs_are_stored(zk: ZooKeeper, zk_connect: str) ->
     flags = [word for config in others for word in ("--config", config)]
     made = topics(zk_connect, "create", "--topic", "u", "--replica-assignment", "1", *flags)
     assert (made.exit_code, made.stderr) == (0, "")
-    stored = json.loads(data(zk, ConfigZnode.path("topics", "u")))["config"]
-    assert stored == dict(config.split("=") for config in others)
+    altered = topics(zk_connect, "alter", "--topic", "orders", *flags)
+    assert (altered.exit_code, altered.stderr) == (0, "")
+    for topic in ("u", "orders"):
+        stored = json.loads(data(zk, ConfigZnode.path("topics", topic)))["config"]
+        assert stored == dict(config.split("=") for config in others)
 
 
 @pytest.mark.spec("TOP-4")
@@ -177,7 +180,7 @@ def test_a_topic_marked_for_deletion_is_told_as_such_and_no_other(zk: ZooKeeper,
     assert (result.exit_code, error["error"], error["marked_for_deletion"]) == (1, "topic_exists", True)
 
 
-@pytest.mark.spec("COM-3X", "TOP-2")
+@pytest.mark.spec("COM-3X", "TOP-2", "TOP-6")
 @pytest.mark.parametrize(
     "args",
     [

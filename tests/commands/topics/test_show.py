@@ -36,6 +36,10 @@ def test_list_in_code_point_order_by_regex(zk: ZooKeeper, zk_connect: str) -> No
     assert answer(zk_connect, "list", "--topic", "'rack.*, unracked'") == "racked - marked for deletion\nunracked\n"
     assert answer(zk_connect, "list", "--topic", "rack") == ""
     assert answer(zk_connect, "list", "--exclude-internal") == everything.replace("__consumer_offsets\n", "")
+    assert answer(zk_connect, "list", "--topic", "'.*o.*'") == "__consumer_offsets\norders\n"
+    assert answer(zk_connect, "describe", "--topic", "__.*, Z").splitlines()[::2] == [
+        f"Topic:{topic}\tPartitionCount:1\tReplicationFactor:1\tConfigs:" for topic in ("Z", "__consumer_offsets")
+    ]
     assert refusal(zk_connect, "list", "--topic", "[") == "[ is an invalid regex."
 
 
@@ -205,6 +209,22 @@ def test_describe_as_json(zk: ZooKeeper, zk_connect: str) -> None:
     )
     tsv = answer(zk_connect, "describe", "--topic", "orders", "--output", "tsv").splitlines()
     assert tsv[2].split("\t")[:6] == ["orders", "1", "3", "2", "2,3,4", "4,3"]
+
+
+@pytest.mark.spec("ADM-75")
+def test_replicas_that_a_move_adds_need_not_be_in_sync(zk: ZooKeeper, zk_connect: str) -> None:
+    path = TopicZnode.path("orders")
+    under = ("describe", "--topic", "orders", "--under-replicated-partitions")
+    assert answer(zk_connect, *under) == ROW_1, "2 is not in sync"
+    moving = TopicZnode({0: (1, 2, 3), 1: (2, 3, 4)}, {"adding_replicas": {"1": [2]}, "removing_replicas": {}})
+    zk.set(path, moving.encode(), 0)
+    assert answer(zk_connect, *under) == ""
+    items = json.loads(answer(zk_connect, "describe", "--topic", "orders", "--output", "json"))["items"]
+    assert [item["under_replicated"] for item in items] == [False, False]
+    zk.set(path, TopicZnode(moving.assignment, {"adding_replicas": {"1": [4]}, "removing_replicas": {}}).encode(), 1)
+    assert answer(zk_connect, *under) == "", "as many in sync as there were before"
+    zk.set(path, TopicZnode({0: (1, 2, 3), 1: (2, 3, 4, 5)}, {"adding_replicas": {"1": [5]}}).encode(), 2)
+    assert "Replicas: 2,3,4,5" in answer(zk_connect, *under), "of those from before 2 is missing"
 
 
 @pytest.mark.spec("TOP-27X")

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from kafkatool.commands.main import kt
 from kafkatool.core.zookeeper.session import ZooKeeper
-from tests.another_user import give_away
+from tests.another_user import give_away, refusal
 from tests.core.zookeeper.cluster_nodes import tree as nodes_below
 
 SECRET = "a-secret-word"
@@ -53,7 +53,7 @@ def test_a_password_file_that_others_may_read_is_warned_of_and_another_users_is_
     give_away(file, monkeypatch)
     refused = users(zk_connect, "alter", *asked)
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert refused.stderr == f"kt: --password-file: {file} belongs to another user, who could change it: copy it\n"
+    assert refused.stderr == f"kt: --password-file: {refusal(file)}\n"
     assert config(zk, "u") == before
 
 
@@ -104,6 +104,21 @@ def test_a_dry_run_shows_the_writes_with_a_word_for_credentials_and_another_clus
     result = users(zk_connect, "alter", *wanted, "--cluster-id", "other", stdin=SECRET)
     assert result.exit_code == 1 and "--cluster-id is other, but" in result.output
     assert nodes_below(zk) == before
+
+
+@pytest.mark.spec("SEC-93")
+@pytest.mark.parametrize("by", ["file", "stdin"])
+def test_one_newline_behind_a_password_is_none_of_it_and_a_second_is(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path, by: str
+) -> None:
+    file = tmp_path / "password"
+    file.write_text(f"{SECRET}\n\n")
+    given = "-" if by == "stdin" else str(file)
+    added = ("--entity-name", "u", "--add-config", "SCRAM-SHA-256=[]", "--password-file", given)
+    assert users(zk_connect, "alter", *added, stdin=file.read_text()).exit_code == 0
+    parts = dict(part.partition("=")[::2] for part in config(zk, "u")["SCRAM-SHA-256"].split(","))
+    salted = hashlib.pbkdf2_hmac("sha256", f"{SECRET}\n".encode(), b64decode(parts["salt"]), 4096)
+    assert b64decode(parts["server_key"]) == hmac.digest(salted, b"Server Key", "sha256")
 
 
 @pytest.mark.spec("SEC-93")

@@ -101,6 +101,16 @@ def test_the_consumers_of_old_are_left_as_they_are_both_ways(
         assert rights(zk_connect, owner)["/consumers"] == READABLE
 
 
+@pytest.mark.spec("SEC-31")
+def test_the_nodes_gone_through_are_those_of_kafkas_migrator() -> None:
+    assert set(SECURED_ROOTS) == {
+        *("/admin", "/brokers", "/cluster", "/config", "/controller", "/controller_epoch"),
+        *("/isr_change_notification", "/latest_producer_id_block", "/log_dir_event_notification"),
+        *("/delegation_token", "/kafka-acl-extended", "/kafka-acl", "/kafka-acl-changes"),
+        *("/kafka-acl-extended/prefixed", "/kafka-acl-extended-changes", "/feature", "/migration"),
+    }
+
+
 @pytest.mark.spec("SEC-31", "COM-6X")
 def test_a_dry_run_names_each_write_and_makes_none(zk_connect: str, auth_file: Path, owner: ZooKeeperSecurity) -> None:
     before = rights(zk_connect, owner)
@@ -259,12 +269,13 @@ def test_credentials_go_where_owners_alone_read(
     )
     with ZooKeeper(zk_connect, security=owner) as mine:
         mine.set_acls("/brokers/topics", [Acl(ALL_RIGHTS, "auth", ""), Acl(1, "world", "anyone")])
+        before = mine.get("/config/users/bob")
         for user, flags in (("bob", ()), ("carol", ()), ("carol", ("--dry-run",))):
             refused = alter(user, *flags)
             assert refused.exit_code == 1, refused.output
             assert "can be read by everybody who reaches ZooKeeper: no credential is written there" in refused.output
             assert "kt zk-acl --zookeeper.acl secure" in refused.stderr
-        assert mine.get("/config/users/carol") is None
+        assert mine.get("/config/users/carol") is None and mine.get("/config/users/bob") == before
         assert zk_acl(zk_connect, "--zookeeper.acl", "secure", auth=auth_file).exit_code == 0
         done = alter("carol")
         assert (done.exit_code, done.stderr) == (0, "")

@@ -83,8 +83,13 @@ def test_a_password_that_goes_over_a_network_as_it_is_is_told_of(
     address: str, mechanism: str, protocol: str, is_told: bool
 ) -> None:
     told: list[str] = []
-    used = replace(security(mechanism), protocol=protocol, warn=told.append)
     broker = Broker()
+
+    def warn(text: str) -> None:
+        assert "SaslAuthenticate" not in dict(broker.asked), "before the password goes out"
+        told.append(text)
+
+    used = replace(security(mechanism), protocol=protocol, warn=warn)
     BrokerLogin("h:1", address, used, broker.ask, broker.exchange).run()
     text = "the password of alice goes to h:1 as it is, for all on the way to read: PLAIN needs SASL_SSL (client.properties)"
     assert told == [text] * is_told

@@ -94,7 +94,7 @@ def test_rack_aware_topics_that_real_kafka_made_and_grew(start: int, shift: int,
     assert add_partitions(ids, plan, 10) == dict(enumerate(lists(grown), start=8))
 
 
-@pytest.mark.spec("ASG-13")
+@pytest.mark.spec("ASG-4", "ASG-13")
 @pytest.mark.parametrize(
     ("racks", "start", "shift", "plan"),
     [
@@ -128,6 +128,9 @@ def test_added_partitions_carry_the_pattern_on() -> None:
     assert add_partitions(ids, five, 8) == {5: (0, 2, 3), 6: (1, 3, 4), 7: (2, 4, 0)}
     six = assign_replicas(ids, 6, 3, start_index=0, replica_shift=0)
     assert add_partitions(ids, six, 8) == {6: (1, 2, 3), 7: (2, 3, 4)}, "rounds before the first id do not count"
+    second = assign_replicas(ids, 10, 3, start_index=2, replica_shift=2)  # the shift is the index of broker 2, too
+    grown = add_partitions(ids, {p: second[p] for p in range(5)}, 10)
+    assert grown == {p: second[p] for p in range(5, 10)}
     # Partition 0's first broker is gone: the next higher id takes its place, or the first of all.
     assert add_partitions(brokers(2, 4), {0: (3,)}, 2) == {1: (2,)}
     assert add_partitions(brokers(2, 4), {0: (9,)}, 2) == {1: (4,)}

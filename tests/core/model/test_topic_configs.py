@@ -6,6 +6,7 @@ from kafkatool.core.errors import RefusedError
 from kafkatool.core.model.topic_configs import ACCEPTED, CONFIGS, DOCUMENTED, check_configs, check_names, parse_configs
 
 LONGS = ("0", "9223372036854775807"), ("-1", "9223372036854775808")
+ANY_LONG = ("-9223372036854775808", "9223372036854775807"), ("-9223372036854775809", "9223372036854775808")
 INTS = ("0", "2147483647"), ("-1", "2147483648")
 TABLE = {  # kind, the outermost values that are taken, the next ones, which are not
     "cleanup.policy": ("list", ("delete", "compact", "delete,compact"), ("none", "delete,none")),
@@ -17,8 +18,8 @@ TABLE = {  # kind, the outermost values that are taken, the next ones, which are
     "max.message.bytes": ("int", *INTS),
     "min.cleanable.dirty.ratio": ("double", ("0", "1"), ("-0.01", "1.01")),
     "min.insync.replicas": ("int", ("1", "2147483647"), ("0", "2147483648")),
-    "retention.bytes": ("long", ("-9223372036854775808", "9223372036854775807"), ("9223372036854775808",)),
-    "retention.ms": ("long", ("-9223372036854775808", "9223372036854775807"), ("9223372036854775808",)),
+    "retention.bytes": ("long", *ANY_LONG),
+    "retention.ms": ("long", *ANY_LONG),
     "segment.bytes": ("int", ("14", "2147483647"), ("13", "2147483648")),
     "segment.index.bytes": ("int", *INTS),
     "segment.jitter.ms": ("long", *LONGS),

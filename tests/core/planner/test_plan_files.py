@@ -69,6 +69,10 @@ def test_log_dirs_any_is_dropped() -> None:
             "[t,1] contains multiple entries for 3,4",
         ),
         (plan(entry(), version=2), "Not supported version field value 2"),
+        (
+            plan(entry(log_dirs=["any"])),
+            "Size of replicas list [1, 2] is different from size of log dirs list [any] for partition [t,0]",
+        ),
     ],
 )
 def test_refused_content_is_named_in_kafkas_words(text: str, message: str) -> None:
@@ -92,7 +96,6 @@ def test_refused_content_is_named_in_kafkas_words(text: str, message: str) -> No
         (entry(replicas=None), "plan.json: partitions[0]: 'replicas' is missing"),
         (entry(topic=7), "plan.json: partitions[0]: 'topic' is missing"),
         (entry(log_dirs=["any", "/data"]), 'plan.json: partitions[0]: log_dirs other than "any"'),
-        (entry(log_dirs=["any"]), "plan.json: partitions[0]: 1 log_dirs for 2 replicas"),
     ],
 )
 def test_a_bad_field_is_named_by_its_place(bad: dict[str, object], where: str) -> None:
@@ -256,3 +259,35 @@ def test_two_that_replace_a_file_at_once_leave_one_content_whole(
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda content: plan_files.replace_file(file, content), contents))
     assert file.read_bytes() in contents and list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.spec("SEC-45")
+def test_no_link_that_somebody_else_has_put_beside_a_plan_is_followed(tmp_path: Path) -> None:
+    """As anybody may in a directory such as /tmp, where all names are known beforehand."""
+    victim, missing = tmp_path / "victim", tmp_path / "missing"
+    victim.write_text("mine")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    file = folder / "plan.json"
+    file.write_text("before\n")
+    (folder / f"plan.json.{os.getpid()}-{threading.get_native_id()}.tmp").symlink_to(victim)
+    (folder / "plan.json.1").symlink_to(missing)
+    (folder / "plan.json.2").symlink_to(victim)
+    before = os.umask(0o027)
+    try:
+        kept = plan_files.write_file(file, "after")
+    finally:
+        os.umask(before)
+    assert kept == folder / "plan.json.3" and kept.read_text() == "before\n"
+    assert file.read_text() == "after\n" and file.stat().st_mode & 0o777 == 0o640
+    assert victim.read_text() == "mine" and not missing.exists()
+    assert sorted(p.name for p in folder.iterdir()) == ["plan.json", "plan.json.1", "plan.json.2", "plan.json.3"]
+
+
+@pytest.mark.spec("SEC-45")
+def test_a_plan_that_is_itself_a_link_is_replaced_not_what_it_leads_to(tmp_path: Path) -> None:
+    victim, file = tmp_path / "victim", tmp_path / "plan.json"
+    victim.write_text("mine")
+    file.symlink_to(victim)
+    plan_files.write_file(file, "after")
+    assert victim.read_text() == "mine" and file.read_text() == "after\n" and not file.is_symlink()

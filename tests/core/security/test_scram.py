@@ -80,6 +80,7 @@ def login(mechanism: ScramMechanism, user: str, password: str, known: str) -> by
     return last
 
 
+@pytest.mark.spec("SEC-36")
 @BOTH
 @pytest.mark.parametrize("user", ["alice", "a=b,c", "=2C", "Zoë", "a b*c%d/é=,", "日本"])
 def test_any_name_and_password_pass(mechanism: ScramMechanism, user: str) -> None:
@@ -206,6 +207,17 @@ def test_no_mutated_token_is_accepted_or_breaks_the_server(count: int) -> None:
 def test_a_client_trusts_no_odd_server(server: bytes, says: str) -> None:
     with pytest.raises(ScramError, match=says):
         scram.client_final(SCRAM_SHA_256, b"pencil", scram.client_first("user", "rOprNGfwEbeRWgbNEkqO"), server)
+
+
+@pytest.mark.spec("SEC-36")
+@pytest.mark.parametrize("count", [4096, 1_000_000])
+def test_a_client_takes_as_few_and_as_many_iterations_as_are_allowed(count: int) -> None:
+    asked = RFC_SERVER.replace(b"i=4096", b"i=%d" % count)
+    first = scram.client_first("user", "rOprNGfwEbeRWgbNEkqO")
+    final = scram.client_final(SCRAM_SHA_256, b"pencil", first, asked)
+    credential = SCRAM_SHA_256.credential(b"pencil", salt=RFC_SALT, iterations=count)
+    read = scram.read_client_first(RFC_FIRST)
+    scram.check_server_final(final, scram.verify(SCRAM_SHA_256, credential, read, asked, final.message))
 
 
 @pytest.mark.spec("SEC-66")

@@ -8,7 +8,7 @@ import pytest
 
 from kafkatool.core.errors import ConfigError
 from kafkatool.core.security.tls import client_context, read_tls_settings, server_context
-from tests.another_user import give_away
+from tests.another_user import give_away, refusal
 from tests.core.security.test_stores import DATA
 
 SERVER = {
@@ -118,9 +118,7 @@ def test_a_keystore_that_others_may_read_is_used_with_a_warning_and_another_user
     give_away(store, monkeypatch)
     with pytest.raises(ConfigError) as refused:
         read_tls_settings(given, "f")
-    assert str(refused.value) == (
-        f"f: ssl.keystore.location={store}: {store} belongs to another user, who could change it: copy it"
-    )
+    assert str(refused.value) == f"f: ssl.keystore.location={store}: {refusal(store)}"
 
 
 @pytest.mark.spec("SEC-12", "SEC-55")

@@ -1,5 +1,7 @@
 """Where the login to ZooKeeper is told: files, KAFKA_OPTS, and what is wrong with them."""
 
+import os
+import re
 import ssl
 from dataclasses import replace
 from pathlib import Path
@@ -8,8 +10,9 @@ import pytest
 
 from kafkatool.core.errors import ConfigError
 from kafkatool.core.security import tls
+from kafkatool.core.security.credential_files import check_owner
 from kafkatool.core.security.zookeeper_security import OPEN, read_zookeeper_security
-from tests.another_user import give_away
+from tests.another_user import give_away, refusal
 from tests.core.security.test_stores import DATA
 
 DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule"
@@ -108,8 +111,31 @@ def test_a_file_with_a_password_alone_is_looked_at_alike(tmp_path: Path, monkeyp
     security = read_zookeeper_security(auth_file=str(login))
     assert security.notes == (f"{password} can be read by other users of this machine: chmod 600 {password}",)
     give_away(password, monkeypatch)
-    with pytest.raises(ConfigError, match=r"geheim belongs to another user, who could change it: copy it"):
+    with pytest.raises(ConfigError, match=re.escape(refusal(password))):
         read_zookeeper_security(auth_file=str(login))
+
+
+@pytest.mark.spec("SEC-6")
+def test_the_tls_file_is_looked_at_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written(tmp_path / "tls", "zookeeper.ssl.client.enable=true\n", 0o640)
+    security = read_zookeeper_security(tls_file=str(file))
+    assert security.tls is not None
+    assert security.notes == (f"{file} can be read by other users of this machine: chmod 600 {file}",)
+    give_away(file, monkeypatch)
+    with pytest.raises(ConfigError, match=re.escape(refusal(file))):
+        read_zookeeper_security(tls_file=str(file))
+
+
+@pytest.mark.spec("SEC-6")
+def test_a_file_of_roots_is_taken_by_everybody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a container's secrets, for instance, which are root's whoever runs there."""
+    file = written(tmp_path / "login", "scheme=digest\nusername=a\npassword=b\n", 0o600)
+    roots, anothers = (os.stat_result([*file.stat()[:4], owner, *file.stat()[5:]]) for owner in (0, 1000))
+    for own in (0, 1001):
+        monkeypatch.setattr(os, "geteuid", lambda own=own: own)
+        check_owner(file, roots)
+        with pytest.raises(ConfigError, match="belongs to user 1000"):
+            check_owner(file, anothers)
 
 
 @pytest.mark.spec("SEC-11")

@@ -1,6 +1,8 @@
 """The snapshot tools work on: what is unreadable, gone or foreign in ZooKeeper neither stops nor misleads it."""
 
 import logging
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -37,13 +39,25 @@ def cluster(zk: ZooKeeper) -> None:
 
 
 @pytest.mark.spec("Z-32")
-def test_nodes_nobody_knows_are_left_alone_and_change_nothing(zk: ZooKeeper) -> None:
+def test_nodes_nobody_knows_are_left_alone_and_change_nothing(zk: ZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
     before = read_cluster(zk, configs=True)
     for path in FOREIGN:
         if not path.startswith("/brokers/ids"):  # an ephemeral node has no children
             zk.create(path, b"\xff not json", make_parents=True)
     zk.create("/brokers/other", b"{")
+    asked: set[str] = set()
+
+    def noting(ask: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def noted(what: str | Sequence[str]) -> Any:
+            asked.update([what] if isinstance(what, str) else what)
+            return ask(what)
+
+        return noted
+
+    for name in ("get", "get_many", "children", "children_many"):
+        monkeypatch.setattr(zk, name, noting(getattr(zk, name)))
     assert read_cluster(zk, configs=True) == before
+    assert "/brokers/topics/t" in asked and asked.isdisjoint((*FOREIGN, "/brokers/other")), "nor are they read"
 
 
 @pytest.mark.spec("Z-35", "Z-7")

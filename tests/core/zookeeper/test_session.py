@@ -583,7 +583,7 @@ def test_where_an_acl_may_not_be_read_nobody_is_named(zk: ZooKeeper) -> None:
     assert str(refused.value) == whose
 
 
-@pytest.mark.spec("SEC-24")
+@pytest.mark.spec("SEC-24", "SEC-5")
 def test_a_session_is_named_by_its_login(tmp_path: Path) -> None:
     for scheme in ("sasl", "digest"):
         login = tmp_path / scheme

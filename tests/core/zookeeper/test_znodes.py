@@ -183,6 +183,19 @@ REQUIRED: list[tuple[Callable[[bytes], object], dict[str, Any], object]] = [
 ]
 
 
+@pytest.mark.spec("Z-34")
+@pytest.mark.parametrize("key", ["version", "entity_path", "entity_type", "entity_name"])
+def test_a_notification_of_changed_configs_needs_the_keys_of_its_version(key: str) -> None:
+    for value in (
+        {"version": 2, "entity_path": "topics/t"},
+        {"version": 1, "entity_type": "topics", "entity_name": "t"},
+    ):
+        assert ConfigChangeZnode.decode(orjson.dumps(value)) == "topics/t"
+        if value.pop(key, None) is not None:
+            with pytest.raises(ZnodeFormatError):
+                ConfigChangeZnode.decode(orjson.dumps(value))
+
+
 @pytest.mark.spec("Z-33")
 def test_a_notification_of_changed_configs_is_read_past_unknown_keys() -> None:
     """Only its version has a meaning (Z-28)."""

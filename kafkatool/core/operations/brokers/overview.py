@@ -66,14 +66,10 @@ class Spread(NamedTuple):
 def lay_out(view: ClusterView, answers: Answers, rates: Mapping[int, Mapping[str, str]]) -> tuple[BrokerRow, ...]:
     """Return a row for each broker that is registered, or named in an assignment, by id. ``rates``: throttles set."""
     balance = {row.broker_id: row for row in election.report(view)}
-    replicas: Counter[int] = Counter()
-    in_sync: Counter[int] = Counter()
-    for partition in view.partitions():
-        assigned = view.topics[partition.topic].assignment[partition.partition]
-        replicas.update(assigned)
-        state = view.states.get(partition)
-        if state is not None:
-            in_sync.update(set(assigned).intersection(state.leader_and_isr.isr))
+    assigned = {p: view.topics[p.topic].assignment[p.partition] for p in view.partitions()}
+    replicas = Counter(b for of in assigned.values() for b in of)
+    isr = {p: state.leader_and_isr.isr for p in assigned if (state := view.states.get(p)) is not None}
+    in_sync = Counter(b for p, of in isr.items() for b in set(assigned[p]).intersection(of))
     rows = []
     for broker in sorted({*view.brokers, *replicas}):
         info, row, answer = view.brokers.get(broker), balance.get(broker), answers.told.get(broker)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, Generic
 
 from kafkatool.core.errors import LoginRefusedError, RefusedError, TlsError
+from kafkatool.core.model.moves import Status
 from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.operations.brokers.answers import Answers
 from kafkatool.core.operations.drain.planning import DrainPlan, check_known, held_by, plan_drain
@@ -22,7 +23,6 @@ from kafkatool.core.operations.reassignment.events import Ended, Event
 from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.replica_sizes import largest
 from kafkatool.core.operations.reassignment.saved_run import RunFiles, RunState
-from kafkatool.core.operations.reassignment.status import Status
 from kafkatool.core.operations.reassignment.throttles import SavedThrottle
 from kafkatool.core.planner.consequences import BrokerConsequences, broker_consequences
 from kafkatool.core.planner.plan_files import Moves, dashed, parse_plan, plan_json, read_text, write_file

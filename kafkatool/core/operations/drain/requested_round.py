@@ -12,6 +12,7 @@ from typing import Final
 
 from kafkatool.core.client.cluster import ClusterClient
 from kafkatool.core.errors import KafkatoolError, RefusedError
+from kafkatool.core.model.moves import Status
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.drain import requested_throttles
 from kafkatool.core.operations.reassignment import events
@@ -22,10 +23,10 @@ from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.following_by_request import Waited
 from kafkatool.core.operations.reassignment.run import PATIENCE_S, PAUSE_S
 from kafkatool.core.operations.reassignment.saved_run import RunFiles, RunState, remove
-from kafkatool.core.operations.reassignment.status import Status, Verification
+from kafkatool.core.operations.reassignment.status import Verification
 from kafkatool.core.operations.reassignment.submission import Submission
 from kafkatool.core.operations.reassignment.throttles import SavedThrottle
-from kafkatool.core.operations.requests import reassignments, throttles
+from kafkatool.core.operations.requests import comparing, reassignments, throttles
 from kafkatool.core.operations.requests.moving import Moving, read_moves
 from kafkatool.core.operations.requests.reassignments import replicas_in
 from kafkatool.core.operations.requests.throttles import Throttle
@@ -173,9 +174,9 @@ class RequestedRound:
     def _end(self, unsent: Set[TopicPartition], waited: Waited) -> Iterator[Event]:
         """Tell how far it is, and leave the throttle and the state file as that asks for."""
         assert self._state is not None
-        look = following.compare_settled if waited.ended else following.compare
+        look = comparing.compare_settled if waited.ended else comparing.compare
         found = look(self._client, self._moves) if self._moves else []
-        moves = tuple(replace(m, status=Status.PENDING) if m.partition in unsent else m for m in found)
+        moves = tuple(m._replace(status=Status.PENDING) if m.partition in unsent else m for m in found)
         completed = all(m.status is Status.COMPLETED for m in found)
         yield events.Ended(moves, completed, waited.ended, unsent=len(unsent), awaited=waited.awaited)
         if not waited.ended:
@@ -229,7 +230,7 @@ class RequestedRound:
             yield from self._end_throttles()
         else:
             yield from self.end_cancel()
-        look = following.compare_settled if waited.ended and rollback else following.compare
+        look = comparing.compare_settled if waited.ended and rollback else comparing.compare
         found = look(self._client, origin if rollback else self._plan)
         yield events.Cancelled(Verification(tuple(found), (), waited.awaited), waited.ended)
 

@@ -19,6 +19,7 @@ from kafkatool.core.operations.reassignment import run_lock
 from kafkatool.core.operations.reassignment.throttles import RATES, REPLICAS
 from kafkatool.core.operations.requests import cluster_view
 from kafkatool.core.operations.requests.moving import Moving, read_moves
+from kafkatool.core.operations.requests.quorum import NO_QUORUM, Quorum, quorum_of, quorum_request
 from kafkatool.core.protocol.messages import describe_configs, describe_quorum, metadata
 from kafkatool.core.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -42,15 +43,6 @@ class _Gaps:
 
     def add(self, check: str, what: str) -> None:
         self.found.setdefault(check, []).append(what)
-
-
-@dataclass(frozen=True, slots=True)
-class _Quorum:
-    """``leader`` None: none is elected, or the brokers find none."""
-
-    leader: int | None
-    epoch: int
-    voters: tuple[Voter, ...]
 
 
 def read(client: ClusterClient) -> Reading:
@@ -89,7 +81,7 @@ def read(client: ClusterClient) -> Reading:
         answers=answers,
         carried_out=run_lock.any_held(),
         term=term,
-        voters=quorum.voters if quorum else (),
+        voters=_voters(quorum) if quorum else (),
         moves_told=moves is not None,
         untold={check: tuple(what) for check, what in gaps.found.items()},
     )
@@ -98,35 +90,27 @@ def read(client: ClusterClient) -> Reading:
 # --- the controller's -------------------------------------------------------------------------------------------
 
 
-def _read_quorum(client: ClusterClient, gaps: _Gaps) -> _Quorum | None:
+def _read_quorum(client: ClusterClient, gaps: _Gaps) -> Quorum | None:
     """Ask who leads the quorum; None: nobody tells us. No leader, or no way to it, counts as no controller."""
-    partition = describe_quorum.QuorumPartition(partition_index=0)
-    topic = describe_quorum.QuorumTopic(topic_name=describe_quorum.METADATA_TOPIC, partitions=[partition])
-    request = describe_quorum.DescribeQuorumRequest(topics=[topic])
     client.begin_anew(ANSWER_MS)
     try:
-        answer = client.any(describe_quorum.API, request)
+        answer = client.any(describe_quorum.API, quorum_request())
     except LoginRefusedError:
         raise
     except KafkatoolError:  # brokers answered just now; this they have from the leader
-        return _Quorum(None, 0, ())
+        return NO_QUORUM
     error = client.refusal(describe_quorum.API, answer.error_code)
     if isinstance(error, NotPermittedError):
         gaps.add("controller", str(error))
         return None
-    described = next((p for t in answer.topics for p in t.partitions), None)
-    if answer.error_code or described is None or described.error_code or described.leader_id < 0:
-        return _Quorum(None, 0, ())
-    voters = described.current_voters
-    newest = max((voter.last_caught_up_timestamp for voter in voters), default=-1)
-    if newest < 0:
+    quorum = quorum_of(answer)
+    if quorum.leader is not None and not quorum.tells_times:
         gaps.add("controller", "how far the voters of the quorum are behind: brokers are older than 3.4")
-    told = tuple(
-        Voter(v.replica_id, (newest - v.last_caught_up_timestamp) / 1000 if v.last_caught_up_timestamp >= 0 else None)
-        for v in sorted(voters, key=lambda v: v.replica_id)
-        if newest >= 0
-    )
-    return _Quorum(described.leader_id, described.leader_epoch, told)
+    return quorum
+
+
+def _voters(quorum: Quorum) -> tuple[Voter, ...]:
+    return tuple(Voter(*voter) for voter in quorum.behind_s.items()) if quorum.tells_times else ()
 
 
 def _read_moves(client: ClusterClient, gaps: _Gaps) -> dict[TopicPartition, Moving] | None:

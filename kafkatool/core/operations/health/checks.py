@@ -235,13 +235,15 @@ def _partitions(r: Reading, memory: Memory) -> Iterator[Finding]:
     behind: list[TopicPartition] = []
     at_minimum: list[TopicPartition] = []
     fresh: list[TopicPartition] = []
+    minima: dict[tuple[str, int, int], int] = {}  # of 10,000 partitions they are few
     for p, assigned in r.view.staying().items():
         leader = _leader(r, p)
         if leader is None:
             (fresh if p in memory.fresh else leaderless).append(p)
             continue
         isr = set(r.view.states[p].leader_and_isr.isr)
-        minimum = _least_in_sync(r, p, leader)
+        of = p.topic, leader, len(assigned)
+        minimum = minima[of] = minima[of] if of in minima else _least_in_sync(r, *of)
         if len(isr) < minimum:
             below.append(p)
         elif not isr.issuperset(set(assigned) - _adding(r, p)):
@@ -455,20 +457,20 @@ def _leader(r: Reading, p: TopicPartition) -> int | None:
     return leader if leader in r.view.brokers else None
 
 
-def _least_in_sync(r: Reading, p: TopicPartition, leader: int) -> int:
+def _least_in_sync(r: Reading, topic: str, leader: int, replicas: int) -> int:
     """Return how many have to be in sync for acks=all: from 3.7 on no more than there are replicas (KAFKA-15583)."""
-    minimum = _setting(r, p, MIN_ISR, leader, 1)
+    minimum = _setting(r, topic, MIN_ISR, leader, 1)
     answer = r.answers.told.get(leader)
     if answer is None or release_of(answer.served).number < NO_MORE_THAN_REPLICAS:
         return minimum
-    return min(minimum, len(_replicas(r, p)))
+    return min(minimum, replicas)
 
 
-def _setting(r: Reading, p: TopicPartition, key: str, leader: int, default: int) -> int:
+def _setting(r: Reading, topic: str, key: str, leader: int, default: int) -> int:
     """Return a topic's setting, else its leader's, else what another broker says."""
     answers = r.answers.told
     asked = [answers[leader], *answers.values()] if leader in answers else [*answers.values()]
-    values = [r.view.configs.get(p.topic, {}).get(key), *((a.configs or {}).get(key) for a in asked)]
+    values = [r.view.configs.get(topic, {}).get(key), *((a.configs or {}).get(key) for a in asked)]
     return next((int(v) for v in values if v is not None and v.isdecimal()), default)
 
 

@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 from kafkatool.core.model.topic_names import fold, is_legal
 from kafkatool.core.model.values import TopicPartition, first_of, in_number, join_ids
 from kafkatool.core.operations.brokers.releases import LEADER_AND_ISR, release_number, release_of
+from kafkatool.core.operations.migration.controllers import Controllers
+from kafkatool.core.operations.migration.metadata_versions import level_of, named
 from kafkatool.core.operations.migration.phases import Phase, phase_of
 from kafkatool.core.operations.migration.reading import Evidence
 from kafkatool.core.zookeeper.znodes import AdminZnode, ConfigZnode
@@ -26,7 +28,13 @@ AUTHORIZERS: Final = (
 )
 DROPPED: Final = ("log.message.format.version", "message.format.version", "message.downconversion.enable")
 SECRETS: Final = ("password", "jaas", "keystore.key")
-DURING: Final = frozenset({Phase.HYBRID, Phase.DUAL_WRITE_OR_FINALIZED})
+WITHOUT_ZOOKEEPER: Final = frozenset({Phase.DUAL_WRITE, Phase.DUAL_WRITE_OR_FINALIZED})
+DURING: Final = WITHOUT_ZOOKEEPER | {Phase.HYBRID, Phase.ROLLING_BACK}
+BEFORE_LOAD: Final = frozenset({Phase.NONE, Phase.WAITING, Phase.LOADING})
+STILL_JUDGED: Final = frozenset({"phase", "software", "jbod", "controllers"})
+"""What can be judged once ZooKeeper counts no more."""
+LATE_S: Final = 10.0  # a voter that is further behind has not caught up
+JBOD_PROTOCOL: Final = "3.7-IV2"
 
 
 class Severity(enum.StrEnum):
@@ -73,6 +81,8 @@ def blocked(rows: Iterable[Row], *, strict: bool) -> bool:
 
 
 def _row(name: str, condition: _Condition, e: Evidence, phase: Phase) -> Row:
+    if phase is Phase.FINALIZED and name not in STILL_JUDGED:
+        return Row(name, Severity.NOTE, "not looked at: ZooKeeper counts no more", "", blocks=False)
     order = list(Severity)
     found = sorted(condition(e, phase), key=lambda f: -order.index(f.severity))
     if not found:
@@ -124,6 +134,7 @@ def _software(e: Evidence, phase: Phase) -> Iterator[Finding]:
 
 
 def _jbod(e: Evidence, phase: Phase) -> Iterator[Finding]:
+    yield from _silent(e, "log directories")
     for broker, answer in sorted(e.answers.told.items()):
         dirs = answer.log_dirs
         if dirs is None:
@@ -136,7 +147,7 @@ def _jbod(e: Evidence, phase: Phase) -> Iterator[Finding]:
                 "repair the disk, or take it out of log.dirs",
             )
         ibp = (answer.configs or {}).get("inter.broker.protocol.version")
-        older = release_of(answer.served).number < JBOD_RELEASE or (ibp and release_number(ibp) < JBOD_RELEASE)
+        older = release_of(answer.served).number < JBOD_RELEASE or (ibp and _is_below(ibp, JBOD_PROTOCOL))
         if len(dirs) > 1 and older:
             yield Finding(
                 Severity.BLOCKER,
@@ -154,15 +165,13 @@ def _broker_id(e: Evidence, phase: Phase) -> Iterator[Finding]:
             f"/brokers/seqid was used, and brokers {join_ids(generated, ', ')} have generated ids",
             "write broker.id into each one's server.properties",
         )
-    controller = e.controller
-    if (
-        controller is not None
-        and controller.kraft_epoch is not None
-        and controller.broker_id in {*e.view.brokers, *e.brokers}
-    ):
+    known = {*e.controllers.told, *e.controllers.silent} if e.controllers is not None else set()
+    if e.controller is not None and e.controller.kraft_epoch is not None:
+        known.add(e.controller.broker_id)
+    if shared := sorted(known.intersection({*e.view.brokers, *e.brokers})):
         yield Finding(
             Severity.BLOCKER,
-            f"controller {controller.broker_id} has a broker's id",
+            f"{in_number(len(shared), 'controller has', 'controllers have')} a broker's id: {join_ids(shared, ', ')}",
             "give controllers ids of their own",
         )
 
@@ -272,6 +281,7 @@ def _topic_id(e: Evidence, phase: Phase) -> Iterator[Finding]:
 
 
 def _acl(e: Evidence, phase: Phase) -> Iterator[Finding]:
+    yield from _silent(e, "authorizer.class.name")
     told = e.setting("authorizer.class.name")
     if len(told) > 1 and len(set(told.values())) > 1 and not e.kraft:
         yield Finding(
@@ -343,6 +353,7 @@ def _dynamic_configs(e: Evidence, phase: Phase) -> Iterator[Finding]:
 
 
 def _unsupported(e: Evidence, phase: Phase) -> Iterator[Finding]:
+    yield from _silent(e, "control.plane.listener.name")
     if planes := e.setting("control.plane.listener.name"):
         yield Finding(
             Severity.BLOCKER if phase in DURING else Severity.NOTE,
@@ -371,7 +382,8 @@ def _registered(e: Evidence, phase: Phase) -> Iterator[Finding]:
 
 
 def _not_reregistered(e: Evidence, phase: Phase) -> Iterator[Finding]:
-    if phase is Phase.DUAL_WRITE_OR_FINALIZED:
+    if phase in WITHOUT_ZOOKEEPER:
+        yield from _silent(e, "kind")
         old = [b for b, answer in sorted(e.answers.told.items()) if LEADER_AND_ISR in answer.served]
         if old:
             yield Finding(
@@ -381,7 +393,76 @@ def _not_reregistered(e: Evidence, phase: Phase) -> Iterator[Finding]:
             )
 
 
+def _controllers(e: Evidence, phase: Phase) -> Iterator[Finding]:
+    c = e.controllers
+    if c is None:
+        yield Finding(Severity.NOTE, "not asked", "name them by --bootstrap-controller")
+        return
+    if c.unreachable:
+        yield from _unreachable(c, phase)
+        return
+    for controller, why in c.silent.items():
+        yield Finding(Severity.UNKNOWN, f"controller {controller}: {why}", "have it answer, and check again")
+    if c.untold:
+        yield Finding(
+            Severity.UNKNOWN,
+            f"how the quorum is: {c.untold}",
+            "have its leader tell, or look with Kafka's own kafka-metadata-quorum",
+        )
+    elif c.quorum.leader is None:
+        yield Finding(Severity.BLOCKER, "the quorum has no leader", "start enough controllers for a majority")
+    for voter, behind_s in c.quorum.behind_s.items():
+        if behind_s is None or behind_s > LATE_S:
+            since = "since the leader was elected" if behind_s is None else f"for {behind_s:.0f} s"
+            yield Finding(
+                Severity.BLOCKER, f"voter {voter} has not caught up {since}", "start it, or find out what holds it up"
+            )
+    still = [controller for controller, answer in c.told.items() if not answer.migrates]
+    if still and phase in BEFORE_LOAD:
+        yield Finding(
+            Severity.BLOCKER,
+            f"controllers {join_ids(still, ', ')} are not set to migrate",
+            "restart them with zookeeper.metadata.migration.enable=true and zookeeper.connect",
+        )
+    elif still and phase in DURING:
+        yield Finding(
+            Severity.BLOCKER,
+            f"controllers {join_ids(still, ', ')} are not set to migrate any more: finalizing has begun",
+            "restart the other controllers likewise if all brokers are KRaft brokers; else restart these with "
+            "zookeeper.metadata.migration.enable=true, at once",
+        )
+    yield from _metadata_version(e, c)
+
+
+def _unreachable(c: Controllers, phase: Phase) -> Iterator[Finding]:
+    """Tell that none answers. Nothing is amiss only after the way back, where none is needed any more."""
+    if not c.refused:
+        remedy = "name the controllers' own addresses and, in --command-config, their listener's security; check again"
+        yield Finding(Severity.UNKNOWN, c.unreachable, remedy)
+    elif phase is Phase.ROLLING_BACK:
+        yield Finding(Severity.UNKNOWN, c.unreachable, "see on each controller's host that its process is stopped")
+    elif phase is not Phase.ROLLED_BACK:
+        yield Finding(Severity.UNKNOWN, c.unreachable, "start the controllers, and check again")
+
+
+def _metadata_version(e: Evidence, c: Controllers) -> Iterator[Finding]:
+    """Compare what the controllers hold to with the newest protocol of the brokers with ZooKeeper."""
+    told = {b: v for b, v in e.setting("inter.broker.protocol.version").items() if b in e.view.brokers}
+    levels = [level for level in map(level_of, told.values()) if level is not None]
+    finalized = {a.metadata_level for a in c.told.values()}
+    for level in sorted(finalized - {None}, key=lambda known: known or 0):
+        if level is not None and levels and level < max(levels):
+            yield Finding(
+                Severity.BLOCKER,
+                f"metadata.version {named(level)} is below the brokers' inter.broker.protocol.version {named(max(levels))}",
+                "format the controllers anew with a metadata.version not below the brokers' protocol",
+            )
+    if None in finalized:
+        yield Finding(Severity.UNKNOWN, "controllers tell no metadata.version", "check again once they are up")
+
+
 def _strays(e: Evidence, phase: Phase) -> Iterator[Finding]:
+    yield from _silent(e, "replicas")
     for broker, strays in e.strays.items():
         yield Finding(
             Severity.WARNING,
@@ -441,6 +522,7 @@ CONDITIONS: Final[Mapping[str, _Condition]] = {
     "producer_ids": _producer_ids,
     "registered": _registered,
     "not_reregistered": _not_reregistered,
+    "controllers": _controllers,
     "strays": _strays,
     "diverged": _diverged,
     "epoch": _epoch,
@@ -461,8 +543,21 @@ def _untold(e: Evidence, told: Iterable[int], what: str, of: Iterable[int] | Non
         yield Finding(Severity.UNKNOWN, f"{what} of broker {broker}: {why}", "have the broker answer, and check again")
 
 
+def _silent(e: Evidence, what: str) -> Iterator[Finding]:
+    """Find each broker that told nothing at all, for what is known by its answer alone."""
+    return _untold(e, (), what, of=e.answers.silent)
+
+
 def _older_than(e: Evidence, release: tuple[int, ...]) -> bool:
     return any(release_of(answer.served).number < release for answer in e.answers.told.values())
+
+
+def _is_below(protocol: str, least: str) -> bool:
+    """Compare two protocols; one before 3.0 is below any that is known by its level."""
+    level, wanted = level_of(protocol), level_of(least)
+    if level is None or wanted is None:
+        return release_number(protocol) < release_number(least)
+    return level < wanted
 
 
 def _is_number(text: str) -> bool:

@@ -1,7 +1,9 @@
 """How far a migration from ZooKeeper to KRaft is, and what the next step is (ADM-100, ADM-103). Pure.
 
-Told by who holds /controller, by /migration, and by which brokers are registered in ZooKeeper. Without asking the
-controllers a migration that is finished cannot be told from one whose last step is left.
+Told by who holds /controller, by /migration, by which brokers are registered in ZooKeeper, and by the controllers. Where
+those are not asked, a migration that is finished cannot be told from one whose last step is left, nor one that is on its
+way back from one under way. On its way back it is only where each controller's address refuses the connection: one that
+answers otherwise, or not at all, may be that of a controller that is alive.
 """
 
 import enum
@@ -17,7 +19,10 @@ class Phase(enum.StrEnum):
     WAITING = "waiting"
     LOADING = "loading"
     HYBRID = "hybrid"
+    DUAL_WRITE = "dual_write"
     DUAL_WRITE_OR_FINALIZED = "dual_write_or_finalized"
+    FINALIZED = "finalized"
+    ROLLING_BACK = "rolling_back"
     ROLLED_BACK = "rolled_back"
     INCONSISTENT = "inconsistent"
 
@@ -29,6 +34,11 @@ class Steps(NamedTuple):
     back: str
 
 
+_FINALIZE = "finalize: restart the controllers without zookeeper.metadata.migration.enable and zookeeper.connect"
+_BACK_FROM_DUAL_WRITE = (
+    "restart the brokers as ZooKeeper brokers with the migration's settings; stop the controllers; delete /controller and "
+    "/migration; restart each broker without them"
+)
 STEPS = {
     Phase.NONE: Steps(
         "start a quorum of KRaft controllers, formatted with this cluster's id, with "
@@ -51,11 +61,16 @@ STEPS = {
         "restart the KRaft brokers as ZooKeeper brokers; stop the controllers; delete /controller and /migration; restart "
         "each broker without the migration's settings",
     ),
+    Phase.DUAL_WRITE: Steps(_FINALIZE, _BACK_FROM_DUAL_WRITE),
     Phase.DUAL_WRITE_OR_FINALIZED: Steps(
-        "finalize: restart the controllers without zookeeper.metadata.migration.enable and zookeeper.connect; if that is "
-        "done, ZooKeeper can be switched off",
-        "before finalizing: restart the brokers as ZooKeeper brokers with the migration's settings; stop the controllers; "
-        "delete /controller and /migration; restart each broker without them. After finalizing there is no way back",
+        f"{_FINALIZE}; if that is done, ZooKeeper can be switched off",
+        f"before finalizing: {_BACK_FROM_DUAL_WRITE}. After finalizing there is no way back",
+    ),
+    Phase.FINALIZED: Steps("switch ZooKeeper off", "none: what has changed since is not in ZooKeeper"),
+    Phase.ROLLING_BACK: Steps(
+        "see that every controller process is stopped; then delete /controller and /migration, so that a broker becomes "
+        "controller; then restart each broker without the migration's settings",
+        "start the controllers again, and the migration goes on",
     ),
     Phase.ROLLED_BACK: Steps(
         "delete /migration before the next attempt, which would skip the load",
@@ -69,13 +84,20 @@ def phase_of(e: Evidence) -> Phase:
     """Return the first phase that fits; INCONSISTENT: none does, or /migration is of a later Kafka."""
     if e.migration is not None and e.migration.unknown:
         return Phase.INCONSISTENT
+    if e.finalized:
+        return Phase.FINALIZED
     loaded = e.migration is not None and e.migration.metadata_offset > 0
     if e.controller is not None and e.controller.kraft_epoch is not None:
         if e.migration is None:
             return Phase.INCONSISTENT
         if not loaded:
             return Phase.LOADING if not e.kraft else Phase.INCONSISTENT
-        return Phase.HYBRID if e.view.brokers else Phase.DUAL_WRITE_OR_FINALIZED
+        if e.view.brokers and not e.kraft and e.controllers is not None and e.controllers.refused:
+            return Phase.ROLLING_BACK
+        if e.view.brokers:
+            return Phase.HYBRID
+        migrating = e.controllers is not None and e.controllers.migrate
+        return Phase.DUAL_WRITE if migrating else Phase.DUAL_WRITE_OR_FINALIZED
     if e.kraft:
         return Phase.INCONSISTENT
     if e.migration is None:
@@ -98,4 +120,11 @@ def told(e: Evidence) -> str:
         migration = f"offset {e.migration.metadata_offset}"
         migration += f", unknown keys {', '.join(e.migration.unknown)}" if e.migration.unknown else ""
     here, there = len(e.view.brokers), len(e.kraft)
-    return f"{controller}; /migration: {migration}; {here} brokers in /brokers/ids, {there} elsewhere"
+    seen = f"{controller}; /migration: {migration}; {here} brokers in /brokers/ids, {there} elsewhere"
+    c = e.controllers
+    if c is None:
+        return seen
+    if c.unreachable:
+        return f"{seen}; {c.unreachable}"
+    ready = [controller for controller, answer in c.told.items() if answer.migrates]
+    return f"{seen}; {len(ready)} of {len(c.told)} controllers set to migrate"

@@ -10,6 +10,7 @@ from kafkatool.core.errors import RefusedError, ZnodeFormatError
 from kafkatool.core.model.uuids import uuid_text
 from kafkatool.core.model.values import BrokerInfo, TopicPartition
 from kafkatool.core.operations.brokers.answers import Answers, LogDir, ask_brokers
+from kafkatool.core.operations.migration.controllers import Controllers
 from kafkatool.core.protocol.codec.types import NO_UUID
 from kafkatool.core.zookeeper.cluster_view import read_all_states, read_cluster
 from kafkatool.core.zookeeper.session import Node, ZooKeeper
@@ -61,7 +62,8 @@ class Evidence:
     """What was found. ``brokers`` are those of the metadata, ``view.brokers`` those registered in ZooKeeper.
 
     ``unreadable``: nodes that do not parse. ``configs``: by kind of entity and name as in the path; ``orphans``:
-    topics with configs that do not exist. ``stale_changes``: config changes older than 15 min.
+    topics with configs that do not exist. ``stale_changes``: config changes older than 15 min. ``controllers``: None where
+    they were not to be asked.
     """
 
     view: ClusterView
@@ -79,12 +81,19 @@ class Evidence:
     generated_ids: int
     acls: int
     tokens: int
+    controllers: Controllers | None = None
     differences: tuple[Difference, ...] = ()
 
     @property
     def kraft(self) -> frozenset[int]:
         """Return the brokers that are in the metadata, and not registered in ZooKeeper."""
         return frozenset(set(self.brokers) - set(self.view.brokers))
+
+    @property
+    def finalized(self) -> bool:
+        """Tell whether ZooKeeper counts no more: all brokers are without it, and each controller says so too."""
+        c = self.controllers
+        return bool(self.brokers and not self.view.brokers and c and c.are_complete and not c.migrate)
 
     @property
     def strays(self) -> dict[int, list[TopicPartition]]:
@@ -113,16 +122,22 @@ class Evidence:
         return {b: value for b, value in told.items() if value is not None}
 
 
-def read(zk: ZooKeeper, client: ClusterClient, *, sleep: Callable[[float], None] = time.sleep) -> Evidence:
-    """Gather it. Raises RefusedError: the two addresses are of two clusters.
+def read(
+    zk: ZooKeeper,
+    client: ClusterClient,
+    controllers: Controllers | None = None,
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Evidence:
+    """Gather it; ``controllers`` are what those said, if they were asked. Raises RefusedError: addresses of two clusters.
 
     A topic that is made or deleted meanwhile is found by halves; so what only such a topic explains is looked at again.
     """
-    found = _read(zk, client, sleep)
+    found = _read(zk, client, controllers, sleep)
     if not found.has_halves:
         return found
     sleep(WAITS_S[0])
-    return without_passing(_read(zk, client, sleep), found)
+    return without_passing(_read(zk, client, controllers, sleep), found)
 
 
 def without_passing(later: Evidence, before: Evidence) -> Evidence:
@@ -160,11 +175,18 @@ def _held(e: Evidence, broker: int) -> set[TopicPartition]:
     return {p for d in (answer.log_dirs if answer else None) or () for p in d.sizes}
 
 
-def _read(zk: ZooKeeper, client: ClusterClient, sleep: Callable[[float], None]) -> Evidence:
+def _read(
+    zk: ZooKeeper, client: ClusterClient, controllers: Controllers | None, sleep: Callable[[float], None]
+) -> Evidence:
     view = read_cluster(zk, configs=True)
     if view.cluster_id != client.cluster_id:
         raise RefusedError(
             f"ZooKeeper has the cluster {view.cluster_id}, the brokers are of {client.cluster_id}: name one cluster"
+        )
+    if controllers is not None and controllers.cluster_id not in (None, client.cluster_id):
+        raise RefusedError(
+            f"the brokers are of the cluster {client.cluster_id}, the controllers of {controllers.cluster_id}: name one "
+            "cluster"
         )
     topics = tuple(sorted(zk.children(TopicsZnode.PATH) or ()))
     controller, epoch, migration, seqid = zk.get_many(
@@ -176,7 +198,7 @@ def _read(zk: ZooKeeper, client: ClusterClient, sleep: Callable[[float], None]) 
     configs = {kind: _configs(zk, kind, unreadable) for kind in ("topics", "users", "clients", "brokers")}
     kinds = zk.children(AclsZnode.PATH) or []
     resources = zk.children_many([f"{AclsZnode.PATH}/{kind}" for kind in kinds])
-    return Evidence(
+    found = Evidence(
         view=view,
         brokers=dict(client.brokers),
         answers=ask_brokers(
@@ -197,8 +219,11 @@ def _read(zk: ZooKeeper, client: ClusterClient, sleep: Callable[[float], None]) 
         generated_ids=seqid.version if seqid else 0,
         acls=sum(map(len, filter(None, resources))),
         tokens=len(zk.children(DelegationTokensZnode.PATH) or ()),
-        differences=_differences(zk, client, sleep) if kraft is not None and kraft.kraft_epoch is not None else (),
+        controllers=controllers,
     )
+    if kraft is None or kraft.kraft_epoch is None or found.finalized:
+        return found
+    return replace(found, differences=_differences(zk, client, sleep))
 
 
 def _configs(zk: ZooKeeper, kind: str, unreadable: list[str]) -> dict[str, dict[str, str]]:

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafkatool.core.errors import KafkatoolError, RefusedError
+from kafkatool.core.model.moves import Move
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment.copy_progress import ToCopy
-from kafkatool.core.operations.reassignment.status import LeftThrottle, Move, Verification
+from kafkatool.core.operations.reassignment.status import LeftThrottle, Verification
 from kafkatool.core.operations.reassignment.submission import Submission
 
 

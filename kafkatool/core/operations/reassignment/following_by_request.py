@@ -1,7 +1,7 @@
-"""Waiting for moves that the controller carries out, and what became of them (ADM-36, ADM-43)."""
+"""Waiting for moves that the controller carries out (ADM-43)."""
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -12,17 +12,10 @@ from kafkatool.core.operations.reassignment import following, hindrances_by_requ
 from kafkatool.core.operations.reassignment.copy_progress import Replica, ToCopy
 from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.hindrances import NOTHING
-from kafkatool.core.operations.reassignment.status import Move, Status
-from kafkatool.core.operations.requests.moving import Moving, read_moves
-from kafkatool.core.operations.requests.reassignments import replicas_in
-from kafkatool.core.operations.requests.topics import read_topics
+from kafkatool.core.operations.requests.moving import read_moves
 
 FIRST_POLL_S: Final = 1.0
 MAX_POLL_S: Final = 5.0
-SETTLE_S: Final = 10.0
-SETTLE_PAUSE_S: Final = 0.2
-
-Targets = Mapping[TopicPartition, tuple[int, ...]]
 
 
 class Waited(NamedTuple):
@@ -80,29 +73,3 @@ def wait(
             client.begin_anew()
             client.refresh()
     return Waited(False, found.awaited)
-
-
-def compare(client: ClusterClient, plan: Targets, moving: Mapping[TopicPartition, Moving] | None = None) -> list[Move]:
-    """Compare a plan with the cluster; ``moving`` is what was listed of it just now, None: it is listed."""
-    moving = read_moves(client, plan, needed=True) if moving is None else moving
-    current = replicas_in(read_topics(client, sorted({p.topic for p in plan})), plan)
-    return [Move(p, current.get(p, ()), to, _status(p, to, current, moving)) for p, to in sorted(plan.items())]
-
-
-def compare_settled(client: ClusterClient, plan: Targets) -> list[Move]:
-    """Compare what has ended: brokers learn of that a while after the controller has forgotten the move."""
-    deadline = time.monotonic() + SETTLE_S
-    while True:
-        client.begin_anew()
-        found = compare(client, plan)
-        if all(m.status is Status.COMPLETED for m in found) or time.monotonic() >= deadline:
-            return found
-        time.sleep(SETTLE_PAUSE_S)
-
-
-def _status(
-    partition: TopicPartition, target: tuple[int, ...], current: Targets, moving: Mapping[TopicPartition, Moving]
-) -> Status:
-    if partition in moving:
-        return Status.IN_PROGRESS
-    return Status.COMPLETED if current.get(partition) == target else Status.FAILED

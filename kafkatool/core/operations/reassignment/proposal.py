@@ -1,6 +1,5 @@
 """A plan for whole topics, laid out over brokers: what ``kt reassign --generate`` proposes (RSN-3, RSN-26X to RSN-28X)."""
 
-import enum
 import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,15 +9,9 @@ from kafkatool.core.model.values import BrokerInfo, TopicPartition, join_ids
 from kafkatool.core.planner.kafkas import plan_like_new
 from kafkatool.core.planner.minimal import plan_minimal
 from kafkatool.core.planner.plan_files import Moves
+from kafkatool.core.planner.strategy import Strategy
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
-
-
-class Strategy(enum.StrEnum):
-    """The way ``generate`` plans (RSN-26X)."""
-
-    KAFKA = "kafka"  # every topic spread anew, as by Kafka's own tool
-    MINIMAL = "minimal"  # the fewest moves that even out all topics together
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,14 @@ from kafkatool.core.errors import (
     ZnodeTooLargeError,
     ZooKeeperError,
 )
+from kafkatool.core.model.moves import Move, Status
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment import cancelling, events, following, status, throttles
 from kafkatool.core.operations.reassignment.copy_progress import to_copy
 from kafkatool.core.operations.reassignment.events import Event, Following, LeftUnfinished, ThrottleRemoved, WayBack
 from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.saved_run import RunFiles, RunState, remove
-from kafkatool.core.operations.reassignment.status import Move, Status, Verification
+from kafkatool.core.operations.reassignment.status import Verification
 from kafkatool.core.operations.reassignment.submission import Prepared, plan_send_back, prepare, send_back, start
 from kafkatool.core.planner.plan_files import Moves, PartitionName, plan_json, write_file
 from kafkatool.core.zookeeper.cluster_view import read_cluster
@@ -123,6 +124,7 @@ class Run:
     ) -> Iterator[Event]:
         """Go on where a run ended (RSN-22X): set its throttles, let end what is under way, send what is left.
 
+        What is under way may have been asked for by requests, if the run was begun so.
         What a cancel asked by the znode to go back, and the controller did not take up, would never end: it is taken out.
         Raises ControllerUnreachableError, with nothing written: it cannot be.
         """
@@ -137,7 +139,13 @@ class Run:
                         yield events.Released(taken_out)
         throttles.set_again(self._zk, state.throttles)
         yield Following(to_copy(self._zk, self._plan), "under way")
-        if not following.wait(self._zk, self._plan, timeout_s=timeout_s, on_progress=self._on_progress):
+        if not following.wait(
+            self._zk,
+            self._plan,
+            timeout_s=timeout_s,
+            on_progress=self._on_progress,
+            unsent=lambda sent: status.requested_as_planned(self._zk, self._plan) - sent,
+        ):
             yield from self._end(frozenset(), finished=False)
             return
         left = prepare(
@@ -222,7 +230,9 @@ class Run:
         """Leave the state file for --resume."""
         throttled, moving, unseen = bool(state.throttles), True, None
         try:
-            moving = bool(set(status.running(self._zk) or ()).intersection(self._moves))
+            moving = bool(set(status.running(self._zk) or ()).intersection(self._moves)) or bool(
+                status.requested_as_planned(self._zk, self._moves)
+            )
             if throttled and not moving:
                 yield from self._remove_throttle(state)
                 throttled = False
@@ -529,5 +539,5 @@ def _not_sent(moves: Sequence[Move], run: RunState | None, carried_out: bool) ->
 def _with_pending(moves: Sequence[Move], unsent: Set[TopicPartition]) -> tuple[Move, ...]:
     """Return ``moves`` in which what was not sent is pending, where it looked failed."""
     return tuple(
-        replace(m, status=Status.PENDING) if m.partition in unsent and m.status is Status.FAILED else m for m in moves
+        m._replace(status=Status.PENDING) if m.partition in unsent and m.status is Status.FAILED else m for m in moves
     )

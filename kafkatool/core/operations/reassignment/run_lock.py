@@ -5,6 +5,7 @@ is saved by an editor is another file: that one goes with the lock. The system l
 however that happens; a file that is left then is taken again.
 """
 
+import errno
 import fcntl
 import os
 import time
@@ -27,7 +28,7 @@ class HeldError(RefusedError):
 def held(path: Path, beside: Path | None = None) -> Iterator[None]:
     """Hold the lock on ``path``, and ``beside`` if given, while the block runs, none where there are no locks.
 
-    Raises HeldError.
+    Raises HeldError, RefusedError.
     """
     with ExitStack() as taken:
         if (descriptor := _opened(path)) is not None:
@@ -74,11 +75,16 @@ def _carries_out(pid: str) -> bool:
 
 
 def _made(path: Path) -> int | None:
-    """Make the file, or open it, and take it; again while whoever had it has removed it. None: it cannot be made."""
+    """Make the file, or open it, and take it; again while whoever had it has removed it. None: it cannot be made.
+
+    Raises HeldError, RefusedError of a link: somebody else may have put it there (SEC-45).
+    """
     while True:
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except OSError:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        except OSError as e:
+            if e.errno == errno.ELOOP:
+                raise RefusedError(f"{path} is a symbolic link, where kt makes the lock of the plan: remove it") from e
             return None
         try:
             _take(descriptor)

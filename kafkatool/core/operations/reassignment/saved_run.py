@@ -4,20 +4,17 @@ The state file is what a killed run needs to be continued. It is on the disk bef
 when all is done and every throttle is as it was.
 """
 
-import hashlib
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Self, TextIO
+from typing import TYPE_CHECKING, Any, Final, Self, TextIO
 
 import orjson
 
 from kafkatool.core.errors import KafkatoolError, RefusedError
 from kafkatool.core.operations.reassignment import run_lock
-from kafkatool.core.operations.reassignment.submission import Submission
-from kafkatool.core.operations.reassignment.throttles import SavedThrottle
 from kafkatool.core.planner.plan_files import (
     STDIN,
     Moves,
@@ -27,6 +24,10 @@ from kafkatool.core.planner.plan_files import (
     read_text,
     replace_file,
 )
+
+if TYPE_CHECKING:
+    from kafkatool.core.operations.reassignment.submission import Submission
+    from kafkatool.core.operations.reassignment.throttles import SavedThrottle
 
 VERSION: Final = 1
 
@@ -48,12 +49,12 @@ class RunState:
     max_json_size: int
     batch_partitions: int
     batches: tuple[Batch, ...]
-    throttles: tuple[SavedThrottle, ...] = ()
+    throttles: tuple["SavedThrottle", ...] = ()
     earlier: tuple[str, ...] = ()  # topics that had the throttle of another plan when this one began
     cancelled: bool = False  # whoever follows this run sends no further batch (RSN-37X)
 
     @classmethod
-    def of(cls, plan: Moves, prepared: Submission) -> Self:
+    def of(cls, plan: Moves, prepared: "Submission") -> Self:
         """Return the state of a run that begins."""
         batches = tuple(Batch(len(batch)) for batch in prepared.batches)
         return cls(plan_hash(plan), prepared.max_bytes, prepared.max_count, batches, prepared.saved, prepared.earlier)
@@ -98,6 +99,8 @@ class RunState:
 
     @classmethod
     def _from_json(cls, value: Mapping[str, Any]) -> Self:
+        from kafkatool.core.operations.reassignment.throttles import SavedThrottle
+
         if value["version"] != VERSION:
             raise ValueError(value["version"])
         return cls(
@@ -113,6 +116,8 @@ class RunState:
 
 def plan_hash(plan: Moves) -> str:
     """Hash the plan's content, whatever the file's layout."""
+    import hashlib  # loads OpenSSL: who asks brokers starts without
+
     return hashlib.sha256(plan_json(plan).encode()).hexdigest()
 
 

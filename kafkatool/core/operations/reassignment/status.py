@@ -1,10 +1,10 @@
 """The status of a plan, and the reassignments under way, as ZooKeeper tells them (RSN-12, RSN-35X, RSN-38X)."""
 
-import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kafkatool.core.errors import NoPermissionError
+from kafkatool.core.model.moves import Move, Status
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.config_writes import ConfigWrite
 from kafkatool.core.operations.reassignment import throttles
@@ -13,27 +13,6 @@ from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster, read_states
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ReassignmentZnode, TopicsZnode
-
-
-class Status(enum.StrEnum):
-    """The status of one partition of a plan (RSN-35X)."""
-
-    PENDING = "pending"  # not written yet
-    IN_PROGRESS = "in_progress"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    NOOP = "noop"  # the plan is what is there already
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """The move of one partition: ``current`` replicas (empty: no such partition), ``target`` of the plan; ISR if read."""
-
-    partition: TopicPartition
-    current: tuple[int, ...]
-    target: tuple[int, ...]
-    status: Status
-    isr: tuple[int, ...] = ()
 
 
 def running(zk: ZooKeeper) -> Moves | None:
@@ -75,6 +54,13 @@ def moved_by_request(view: ClusterView, partitions: Iterable[TopicPartition]) ->
     """Return those that are moved, but not by the znode: by a request to the controller, as Kafka >= 2.4 takes it."""
     moving = {TopicPartition(t, p) for t, node in view.topics.items() for p in node.being_moved}
     return sorted(moving.intersection(partitions).difference(view.reassignment or ()))
+
+
+def requested_as_planned(zk: ZooKeeper, plan: Moves) -> frozenset[TopicPartition]:
+    """Return those that a request to the controller is moving to where the plan wants them."""
+    view = read_cluster(zk, {p.topic for p in plan}, states=False)
+    found = ((p, view.topics[p.topic].moves.get(p.partition)) for p in moved_by_request(view, plan))
+    return frozenset(p for p, move in found if move is not None and move.target == plan[p])
 
 
 def copying(zk: ZooKeeper, plan: Iterable[TopicPartition]) -> frozenset[TopicPartition]:

@@ -12,18 +12,20 @@ from kafkatool.core.zookeeper.znodes import TopicZnode
 NOT_TOLD = -1  # of epochs and versions, which brokers do not tell
 
 
-def read_cluster(client: ClusterClient, topics: Iterable[str] | None = None, *, moves: bool = True) -> ClusterView:
-    """Read brokers, the named topics (all when None) with their states and, if wanted, what moves in the whole cluster.
+def read_cluster(
+    client: ClusterClient, topics: Iterable[str] | None = None, *, moves: bool = True, states: bool = True
+) -> ClusterView:
+    """Read brokers, the named topics (all when None) and, if wanted, their states and what moves in the whole cluster.
 
     ``reassignment`` holds the targets of what moves, whoever began it; None: nothing does.
     """
     found = read_topics(client, None if topics is None else sorted(set(topics)))
-    states = {
+    led = {
         TopicPartition(topic.name, p.partition): PartitionState(
             LeaderAndIsr(p.leader_id if p.leader_id >= 0 else None, p.leader_epoch, tuple(p.isr_nodes), NOT_TOLD),
             NOT_TOLD,
         )
-        for topic in found.values()
+        for topic in (found.values() if states else ())
         for p in topic.partitions
     }
     moving = {p: m.target for p, m in read_moves(client).items()} if moves else {}
@@ -32,7 +34,7 @@ def read_cluster(client: ClusterClient, topics: Iterable[str] | None = None, *, 
         controller_id=client.controller_id,
         cluster_id=client.cluster_id,
         topics={name: TopicZnode(topic.assignment) for name, topic in found.items()},
-        states=states,
+        states=led,
         configs={},
         marked_for_deletion=frozenset(),
         reassignment=moving or None,

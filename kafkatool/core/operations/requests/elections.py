@@ -15,6 +15,8 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.metadata import MetadataResponsePartition
 
 POLL_S: Final = 0.5
+_TOLD_BY_METADATA: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE})
+"""What these mean for a partition is seen in its metadata."""
 
 Leaders = Mapping[TopicPartition, MetadataResponsePartition]
 
@@ -61,15 +63,25 @@ def elect(
     before: Leaders,
     *,
     unclean: bool,
+    leaders: bool = True,
     interval_s: float = 0,
     on_batch: Callable[[int], None] = lambda number: None,
 ) -> dict[TopicPartition, Outcome]:
     """Ask for each batch (None: all there is) and return what became of each partition that an answer names.
 
-    One that is still pending when its time is over counts as elected if the metadata then tells so (ADM-49). Raises
-    BrokerAnswerError: the whole request was refused.
+    One that is still pending when its time is over counts as elected if the metadata then tells so (ADM-49). Without
+    ``leaders`` an outcome names them only where the metadata had to be asked. Raises BrokerAnswerError: the whole request
+    was refused.
     """
     codes: dict[TopicPartition, BrokerAnswerError | None] = {}
+    refusals: dict[tuple[int, str | None, str], BrokerAnswerError] = {}  # 10,000 are most often refused alike
+
+    def refusal(topic: str, code: int, message: str | None) -> BrokerAnswerError:
+        found = refusals.get((code, message, topic))
+        if found is None:
+            found = refusals[code, message, topic] = client.refusal(elect_leaders.API, code, message, resource=topic)
+        return found
+
     for number, batch in enumerate(batches):
         if number and interval_s:
             time.sleep(interval_s)
@@ -79,16 +91,14 @@ def elect(
         if answer.error_code != ErrorCode.NONE:
             raise client.refusal(elect_leaders.API, answer.error_code)
         codes |= {
-            TopicPartition(t.topic, p.partition): client.refusal(
-                elect_leaders.API, p.error_code, p.error_message, resource=t.topic
-            )
+            TopicPartition(t.topic, p.partition): refusal(t.topic, p.error_code, p.error_message)
             if p.error_code
             else None
             for t in answer.topics
             for p in t.partitions
         }
         on_batch(number)
-    return _outcomes(client, codes, before, unclean)
+    return _outcomes(client, codes, before, unclean, leaders)
 
 
 def _not_controller(answer: elect_leaders.ElectLeadersResponse) -> set[int]:
@@ -98,9 +108,14 @@ def _not_controller(answer: elect_leaders.ElectLeadersResponse) -> set[int]:
 
 
 def _outcomes(
-    client: ClusterClient, codes: Mapping[TopicPartition, BrokerAnswerError | None], before: Leaders, unclean: bool
+    client: ClusterClient,
+    codes: Mapping[TopicPartition, BrokerAnswerError | None],
+    before: Leaders,
+    unclean: bool,
+    leaders: bool,
 ) -> dict[TopicPartition, Outcome]:
-    after = partitions_of(read_topics(client, sorted({p.topic for p in codes}))) if codes else {}
+    asked = {p.topic for p, e in codes.items() if leaders or (e is not None and e.code in _TOLD_BY_METADATA)}
+    after = partitions_of(read_topics(client, sorted(asked))) if asked else {}
     pending = [p for p, e in codes.items() if e is not None and e.code == ErrorCode.REQUEST_TIMED_OUT]
     while any(not _as_wanted(after.get(p), unclean) for p in pending) and client.left_ms > POLL_S * 1000:
         time.sleep(POLL_S)

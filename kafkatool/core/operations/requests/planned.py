@@ -19,12 +19,16 @@ from kafkatool.core.protocol.messages.alter_replica_log_dirs import AlterReplica
 
 @dataclass(frozen=True, slots=True)
 class PlannedRequest:
-    """One request; ``broker`` is the one it would go to now, which on KRaft passes it on to the controller."""
+    """One request; ``broker`` is the one it would go to now, which on KRaft passes it on to the controller.
+
+    ``kind``: what that node is called, a controller where those are asked themselves.
+    """
 
     broker: int
     api: str
     version: int
     fields: dict[str, Any]
+    kind: str = "broker"
 
 
 def plan(
@@ -32,7 +36,7 @@ def plan(
 ) -> PlannedRequest:
     """Plan a request to that broker, or to the controller. Raises as sending it would."""
     target, version = client.version_of(api, broker=broker, least=least)
-    return PlannedRequest(target, api.name, version, fields_in_order(request, version))
+    return PlannedRequest(target, api.name, version, fields_in_order(request, version), client.KIND)
 
 
 def plan_configs(client: ClusterClient, changes: Iterable[Change]) -> list[PlannedRequest]:

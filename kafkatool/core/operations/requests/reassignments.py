@@ -1,15 +1,24 @@
 """Moves of replicas by requests: checked, begun, cancelled, compared with a plan (ADM-33 to ADM-44)."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kafkatool.core.client.cluster import ClusterClient
-from kafkatool.core.errors import BrokerAnswerError, RefusedError, UnsupportedApiError
+from kafkatool.core.errors import (
+    AlreadyMovingError,
+    BrokerAnswerError,
+    KafkatoolError,
+    ProtocolError,
+    RefusedError,
+    UnsupportedApiError,
+)
 from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.operations.requests.moving import Moving, read_moves
 from kafkatool.core.operations.requests.topics import Topic, missing, read_topics
 from kafkatool.core.protocol.messages import alter_partition_reassignments as altering
+from kafkatool.core.protocol.messages import describe_quorum
 from kafkatool.core.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -19,6 +28,14 @@ from kafkatool.core.protocol.messages.alter_partition_reassignments import (
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 REQUEST_PARTITIONS: Final = 1000
+"""Of a controller with ZooKeeper, which writes for each partition, one after the other, the topic's whole assignment and the
+partition's state before it answers: more might take longer than a request may."""
+KRAFT_REQUEST_PARTITIONS: Final = 10_000
+"""The next request waits until the quorum has committed the one before, so few are quick. KRaft refuses a request that needs
+more than 10,000 records, of which a partition takes one, whether its move begins or is cancelled."""
+ENDING_S: Final = 10.0
+"""How long it is asked again for a move that is ending: its old replicas are deleted, which takes their brokers a moment."""
+ENDING_PAUSE_S: Final = 0.2
 ALREADY_MOVING: Final = (
     "Cannot execute because there is an existing partition assignment.  Use --additional to override this and create a "
     "new partition assignment in addition to the existing one. The --additional flag can also be used to change the "
@@ -29,8 +46,35 @@ Replicas = Mapping[TopicPartition, tuple[int, ...]]
 Refusals = dict[TopicPartition, BrokerAnswerError | None]
 
 
-class AlreadyMovingError(RefusedError):
-    """Something moves, and nobody said that this is to begin beside it."""
+class CutShortError(KafkatoolError):
+    """Of several requests one failed as a whole, or it is not known whether it was carried out (ADM-56).
+
+    Its text tells all of it. ``outcome`` is what earlier answers said, ``accepted`` what they took. ``unknown`` are the
+    partitions of the request where that is not known, ``undone`` those where it is known that it was not, ``unsent`` those
+    of the requests after it.
+    """
+
+    def __init__(
+        self,
+        why: KafkatoolError,
+        outcome: Refusals,
+        *,
+        unknown: Sequence[TopicPartition] = (),
+        undone: Sequence[TopicPartition] = (),
+        unsent: Sequence[TopicPartition] = (),
+    ) -> None:
+        self.accepted = sorted(p for p, refused in outcome.items() if refused is None)
+        refused = [f"{p} ({refused})" for p, refused in sorted(outcome.items()) if refused is not None]
+        told: Sequence[tuple[str, Sequence[object]]] = (
+            ("done before: ", self.accepted),
+            ("refused before: ", refused),
+            ("whether it was done is not known of ", unknown),
+            ("not done: ", undone),
+            ("not asked for: ", unsent),
+        )
+        super().__init__(
+            "; ".join([str(why), *(words + ",".join(map(str, found)) for words, found in told if found)]), now=why.now
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +127,17 @@ def requests(
     targets: Mapping[TopicPartition, tuple[int, ...] | None],
     *,
     allow_factor_change: bool = True,
-    most: int = REQUEST_PARTITIONS,
+    most: int | None = None,
 ) -> list[AlterPartitionReassignmentsRequest]:
-    """Make the requests that begin those moves, or cancel them where the target is None."""
+    """Make the requests that begin those moves, or cancel them where the target is None.
+
+    ``most``: how many partitions one may carry; None: as many as the controller's kind takes well.
+    """
     made = []
     ordered = sorted(targets.items())
+    if most is None:
+        is_kraft = len(ordered) > REQUEST_PARTITIONS and client.serves(describe_quorum.API)
+        most = KRAFT_REQUEST_PARTITIONS if is_kraft else REQUEST_PARTITIONS
     for part in (ordered[start : start + most] for start in range(0, len(ordered), most)):
         topics: dict[str, list[PartitionMove]] = {}
         for (topic, number), replicas in part:
@@ -106,13 +156,43 @@ def requests(
 def send(client: ClusterClient, wanted: Sequence[AlterPartitionReassignmentsRequest], *, least: int = 0) -> Refusals:
     """Send them one after the other; sent twice they do no harm. Return what became of each partition.
 
-    Raises BrokerAnswerError where a whole request was refused.
+    What a controller of ours is just ending can be neither cancelled nor replaced for a moment: that is asked for again.
+
+    Raises CutShortError where a request fails after others were answered, or may have been carried out all the same; else
+    the KafkatoolError it failed with: nothing was begun.
     """
     outcome: Refusals = {}
-    for request in wanted:
-        answer = client.controller(altering.API, request, least=least, codes=_not_controller)
-        if answer.error_code != ErrorCode.NONE:
-            raise client.refusal(altering.API, answer.error_code, answer.error_message)
+    _send_each(client, wanted, outcome, least)
+    until = time.monotonic() + min(ENDING_S, client.left_ms / 1000)
+    while (ending := _ending(outcome)) and time.monotonic() < until:
+        time.sleep(ENDING_PAUSE_S)
+        for partition in ending:
+            del outcome[partition]
+        _send_each(client, [part for request in wanted if (part := _only(request, ending)).topics], outcome, least)
+    return outcome
+
+
+def _send_each(
+    client: ClusterClient, wanted: Sequence[AlterPartitionReassignmentsRequest], outcome: Refusals, least: int
+) -> None:
+    """Send them, and note in ``outcome`` what became of each partition. Raises as ``send`` does."""
+    for number, request in enumerate(wanted):
+        try:
+            answer = client.controller(altering.API, request, least=least, codes=_not_controller)
+            if answer.error_code != ErrorCode.NONE:
+                raise client.refusal(altering.API, answer.error_code, answer.error_message)
+        except KafkatoolError as e:
+            unknown = client.repeated or _may_be_done(e)
+            if not (outcome or unknown):
+                raise
+            own = _partitions_of(request)
+            raise CutShortError(
+                e,
+                outcome,
+                unknown=own if unknown else (),
+                undone=() if unknown else own,
+                unsent=[p for later in wanted[number + 1 :] for p in _partitions_of(later)],
+            ) from e
         for topic in answer.topics:
             for p in topic.partitions:
                 outcome[TopicPartition(topic.topic, p.partition)] = (
@@ -120,7 +200,31 @@ def send(client: ClusterClient, wanted: Sequence[AlterPartitionReassignmentsRequ
                     if p.error_code
                     else None
                 )
-    return outcome
+
+
+def _ending(outcome: Refusals) -> set[TopicPartition]:
+    return {p for p, e in outcome.items() if e is not None and e.code == ErrorCode.REASSIGNMENT_IN_PROGRESS}
+
+
+def _only(
+    request: AlterPartitionReassignmentsRequest, partitions: Container[TopicPartition]
+) -> AlterPartitionReassignmentsRequest:
+    """Return what the request asks for of those partitions."""
+    kept = [
+        replace(t, partitions=[p for p in t.partitions if TopicPartition(t.topic, p.partition) in partitions])
+        for t in request.topics
+    ]
+    return replace(request, topics=[t for t in kept if t.partitions])
+
+
+def _may_be_done(error: KafkatoolError) -> bool:
+    """Tell whether a request that ended so may have been carried out: its answer is no answer, or came too early."""
+    timed_out = isinstance(error, BrokerAnswerError) and error.code == ErrorCode.REQUEST_TIMED_OUT
+    return timed_out or isinstance(error, ProtocolError)
+
+
+def _partitions_of(request: AlterPartitionReassignmentsRequest) -> list[TopicPartition]:
+    return [TopicPartition(t.topic, p.partition) for t in request.topics for p in t.partitions]
 
 
 def _not_controller(answer: AlterPartitionReassignmentsResponse) -> set[int]:

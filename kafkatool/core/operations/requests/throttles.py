@@ -15,6 +15,7 @@ from kafkatool.core.protocol.messages.incremental_alter_configs import (
     ConfigOperation,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
 )
 
 TOPIC, BROKER = 2, 4  # kinds of a config's resource
@@ -158,9 +159,17 @@ def config_request(
     )
 
 
+def error_codes(answer: IncrementalAlterConfigsResponse) -> set[int]:
+    """Return the codes of what was not changed."""
+    return {result.error_code for result in answer.responses if result.error_code}
+
+
 def _alter(client: ClusterClient, request: IncrementalAlterConfigsRequest, broker: int | None = None) -> None:
     api = incremental_alter_configs.API
-    answer = client.any(api, request) if broker is None else client.broker(broker, api, request)
+    if broker is None:
+        answer = client.any(api, request, codes=error_codes)  # sent twice it does no harm
+    else:
+        answer = client.broker(broker, api, request, codes=error_codes)
     for result in answer.responses:
         if result.error_code:
             raise client.refusal(api, result.error_code, result.error_message, resource=result.resource_name)

@@ -8,9 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
-from kafkatool.core.client.cluster import ClusterClient
+from kafkatool.core.client.cluster import ClusterClient, throttled_ms
 from kafkatool.core.client.rights import EVERY_TOPIC
-from kafkatool.core.errors import BrokerAnswerError, NotPermittedError, RefusedError, UnsupportedApiError
+from kafkatool.core.errors import (
+    BrokerAnswerError,
+    KafkatoolError,
+    NotPermittedError,
+    ProtocolError,
+    RefusedError,
+    UnsupportedApiError,
+)
 from kafkatool.core.model.uuids import uuid_text
 from kafkatool.core.model.values import Assignment, TopicPartition, in_number
 from kafkatool.core.operations.requests.moving import Moving, read_moves
@@ -430,14 +437,54 @@ def deletion_request(client: ClusterClient, topics: Sequence[Topic]) -> tuple[De
     return request, 6 if by_id else 0
 
 
-def delete(client: ClusterClient, topics: Sequence[Topic]) -> dict[str, BrokerAnswerError | None]:
-    """Delete them by one request. Return what became of each: gone when the request had to be sent again is done."""
+class UnansweredError(KafkatoolError):
+    """The answer about a topic never came: whether it was deleted is not known (ADM-56)."""
+
+    def __init__(self, why: KafkatoolError, topic: str) -> None:
+        super().__init__(f"{why}; whether topic {topic} was deleted is not known", now=why.now)
+
+
+Deleted = dict[str, BrokerAnswerError | UnansweredError | None]
+"""Topic -> why it was not deleted, or is not known to be; None: it was."""
+
+
+def delete(client: ClusterClient, topics: Sequence[Topic]) -> Deleted:
+    """Delete them by one request. Return what became of each: gone when the request had to be sent again is done.
+
+    Those refused alone for their quota are asked for again, as long as that makes them fewer and the time lasts for what
+    the controller wants waited before (ADM-55). Raises KafkatoolError only where none of it was sent.
+    """
+    outcome: Deleted = {}
+    over = topics
+    while over:
+        try:
+            answered, quiet_ms = _delete(client, over)
+        except KafkatoolError as e:
+            if client.repeated or isinstance(e, ProtocolError):
+                return outcome | {t.name: UnansweredError(e, t.name) for t in over}
+            if outcome:
+                return outcome  # what is left was refused for its quota, and stays so
+            raise
+        outcome |= answered
+        left = [t for t in over if _is_over_quota(outcome.get(t.name))]
+        if len(left) == len(over) or client.left_ms <= max(1, quiet_ms):
+            break
+        over = left
+    return outcome
+
+
+def _is_over_quota(error: KafkatoolError | None) -> bool:
+    return isinstance(error, BrokerAnswerError) and error.code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+def _delete(client: ClusterClient, topics: Sequence[Topic]) -> tuple[Deleted, int]:
+    """Send one request. Return what became of each, and for how many ms the controller wants nothing more."""
     names = {t.topic_id: t.name for t in topics}
     request, least = deletion_request(client, topics)
     answer = client.controller(
         delete_topics.API, request, least=least, codes=lambda answer: [t.error_code for t in answer.topics]
     )
-    outcome: dict[str, BrokerAnswerError | None] = {}
+    outcome: Deleted = {}
     for result in answer.topics:
         name = names[result.topic_id] if result.topic_id in names and result.topic_id != NO_UUID else result.name or ""
         gone = result.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -445,7 +492,7 @@ def delete(client: ClusterClient, topics: Sequence[Topic]) -> dict[str, BrokerAn
         outcome[name] = (
             None if done else client.refusal(delete_topics.API, result.error_code, result.error_message, resource=name)
         )
-    return outcome
+    return outcome, throttled_ms(answer)
 
 
 def still_there(client: ClusterClient, topics: Iterable[Topic]) -> list[str]:

@@ -3,12 +3,14 @@
 Both ways to a cluster fill them: what one of them cannot tell is None.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.zookeeper.view import ClusterView
+
+if TYPE_CHECKING:
+    from kafkatool.core.zookeeper.view import ClusterView
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,28 +74,30 @@ FILTERS: Final[Mapping[str, Callable[[PartitionDescription], bool]]] = {
 """The filters of ``describe``, of which one may be given."""
 
 
-def describe(view: ClusterView) -> list[TopicDescription]:
+def describe(view: "ClusterView") -> list[TopicDescription]:
     """Describe every topic of the view, by name. The view must have states and configs."""
     return [_topic(view, name) for name in sorted(view.topics)]
 
 
-def _topic(view: ClusterView, name: str) -> TopicDescription:
+def _topic(view: "ClusterView", name: str) -> TopicDescription:
     configs = dict(sorted(view.configs.get(name, {}).items()))
     min_isr = configs.get("min.insync.replicas", "1")  # the broker's default is not in ZooKeeper
     wanted = int(min_isr) if min_isr.isdecimal() else 1
-    assignment = view.topics[name].assignment
+    assignment, adding = view.topics[name].assignment, view.topics[name].adding
     partitions = tuple(
-        _partition(view, TopicPartition(name, p), replicas, wanted) for p, replicas in sorted(assignment.items())
+        _partition(view, TopicPartition(name, p), replicas, wanted, adding.get(p, frozenset()))
+        for p, replicas in sorted(assignment.items())
     )
     return TopicDescription(name, partitions, configs, name in view.marked_for_deletion)
 
 
 def _partition(
-    view: ClusterView, partition: TopicPartition, replicas: tuple[int, ...], min_isr: int
+    view: "ClusterView", partition: TopicPartition, replicas: tuple[int, ...], min_isr: int, moved_to: Collection[int]
 ) -> PartitionDescription:
+    adding = tuple(b for b in replicas if b in moved_to) or None  # as Kafka >= 2.4 notes them, and ours
     found = view.states.get(partition)
     if found is None:
-        return PartitionDescription(partition, None, replicas, (), None, None, False, min_isr)
+        return PartitionDescription(partition, None, replicas, (), None, None, False, min_isr, adding)
     state = found.leader_and_isr
     led, epochs = state.leader in view.brokers, (state.leader_epoch, state.controller_epoch)
-    return PartitionDescription(partition, state.leader, replicas, state.isr, *epochs, led, min_isr)
+    return PartitionDescription(partition, state.leader, replicas, state.isr, *epochs, led, min_isr, adding)

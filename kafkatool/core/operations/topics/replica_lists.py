@@ -38,6 +38,8 @@ def check_added_lists(added: Mapping[int, tuple[int, ...]], replication_factor: 
     available = sorted(live)
     for number, replicas in added.items():
         shown = join_ids(replicas, ", ")
+        if not replicas:
+            raise RefusedError(f"Cannot have replication factor of 0 for partition id {number}.")
         if len(set(replicas)) != len(replicas):
             raise RefusedError(
                 f"Duplicate brokers not allowed in replica assignment: {shown} for partition id {number}."

@@ -15,6 +15,7 @@ from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.model.values import TopicPartition
 
 EARLIEST: Final = -2
+EARLIEST_LOCAL: Final = -4  # on the broker's own disks: what is before is in tiered storage
 LATEST: Final = -1
 RETRY_S: Final = 5.0  # how long a broker that did not answer is left alone
 STALL_S: Final = 5.0  # --once: no progress for so long means that a replica does not get there
@@ -33,11 +34,15 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The entries of one replica from an offset on. ``out_of_range``: it does not have that offset."""
+    """The entries of one replica from an offset on. ``out_of_range``: it does not have that offset.
+
+    ``tiered``: it has it in tiered storage alone, which is no replica's own.
+    """
 
     high_watermark: int
     entries: tuple[Entry, ...]
     out_of_range: bool = False
+    tiered: bool = False
 
 
 class Mismatch(NamedTuple):
@@ -68,6 +73,8 @@ def compare(partition: TopicPartition, fetched: Mapping[int, Fetched], offset: i
 
     Where offsets differ the walk goes on at the highest of them, so that one gap is one mismatch per replica.
     """
+    if not all(f.entries for f in fetched.values()):
+        return Comparison(offset, 0, ())  # most rounds over most partitions end here: nothing new
     left = {b: _committed(fetched[b], offset) for b in sorted(fetched)}
     mismatches: list[Mismatch] = []
     entries = 0
@@ -136,7 +143,10 @@ class ReplicaReader(Protocol):
     def offsets(
         self, broker_id: int, partitions: Sequence[TopicPartition], timestamp_ms: int, *, committed: bool
     ) -> Mapping[TopicPartition, int | str]:
-        """Ask for the offset of a time (LATEST, EARLIEST or ms). ``committed``: LATEST is the high watermark."""
+        """Ask for the offset of a time: LATEST, EARLIEST, EARLIEST_LOCAL or ms.
+
+        ``committed``: LATEST is the high watermark.
+        """
 
 
 @dataclass(slots=True)
@@ -207,8 +217,15 @@ class Verifier:
             for partition, brokers in candidates.items():
                 if rank < len(brokers):
                     by_broker.setdefault(brokers[rank], []).append(partition)
-            for broker, partitions in by_broker.items():
-                asked.update(self._start_offsets(broker, partitions, timestamp_ms, committed=rank == 0))
+            answers = {  # of all brokers at once
+                broker: self._pool.submit(self._start_offsets, broker, partitions, timestamp_ms, committed=rank == 0)
+                for broker, partitions in by_broker.items()
+            }
+            for broker, answer in answers.items():
+                try:
+                    asked.update(answer.result())
+                except BrokerUnreachableError as e:
+                    self._rest(broker, str(e))  # any replica says where to start; the rounds tell what was not compared
             pending = [r for r in pending if r.partition not in asked]
         for report in self.reports:
             report.start = report.offset = asked.get(report.partition, 0)
@@ -220,14 +237,10 @@ class Verifier:
     def _start_offsets(
         self, broker: int, partitions: Sequence[TopicPartition], timestamp_ms: int, *, committed: bool
     ) -> dict[TopicPartition, int]:
-        try:
-            found = dict(self._reader.offsets(broker, partitions, timestamp_ms, committed=committed))
-            after_all = [p for p in partitions if found.get(p) == -1]  # nothing is as young as that: start at the end
-            if after_all:
-                found.update(self._reader.offsets(broker, after_all, LATEST, committed=committed))
-        except BrokerUnreachableError as e:
-            self._rest(broker, str(e))  # any replica says where to start; the rounds tell what was not compared
-            return {}
+        found = dict(self._reader.offsets(broker, partitions, timestamp_ms, committed=committed))
+        after_all = [p for p in partitions if found.get(p) == -1]  # nothing is as young as that: start at the end
+        if after_all:
+            found.update(self._reader.offsets(broker, after_all, LATEST, committed=committed))
         return {p: offset for p, offset in found.items() if isinstance(offset, int) and offset >= 0}
 
     def round(self) -> bool:
@@ -238,7 +251,8 @@ class Verifier:
         moved = [r for r in active if self._judge(r, fetched.get(r.partition, {}))]
         if not moved:
             time.sleep(max(0.0, MIN_ROUND_S - (time.monotonic() - begun)))
-        self._queue = [r for r in self._queue if r not in moved] + moved
+        gone_on = {r.partition for r in moved}
+        self._queue = [r for r in self._queue if r.partition not in gone_on] + moved
         return bool(moved)
 
     def run_once(self, *, stall_s: float, on_round: Callable[[], None] = lambda: None) -> None:
@@ -271,12 +285,12 @@ class Verifier:
     def _fetch(self, reports: Iterable[PartitionReport]) -> dict[TopicPartition, dict[int, Fetched]]:
         """Fetch all replicas of the partitions. Each that gives nothing is noted: the others are compared without it."""
         now = time.monotonic()
+        resting = {broker: why for broker, (until, why) in self._resting.items() if until > now}
         by_broker: dict[int, list[PartitionReport]] = {}
         for report in reports:
             for broker in report.replicas:
-                until, why = self._resting.get(broker, (0.0, ""))
-                if until > now:
-                    report.missing[broker] = why
+                if broker in resting:
+                    report.missing[broker] = resting[broker]
                 else:
                     by_broker.setdefault(broker, []).append(report)
         requests = {
@@ -305,7 +319,9 @@ class Verifier:
         """Compare what was fetched and note it. Return whether the partition moved on."""
         report.high_watermarks.update((b, f.high_watermark) for b, f in fetched.items() if f.high_watermark >= 0)
         if any(f.out_of_range for f in fetched.values()):
-            return self._skip_deleted(report, [b for b, f in fetched.items() if f.out_of_range])
+            return self._skip_to(EARLIEST, report, [b for b, f in fetched.items() if f.out_of_range])
+        if any(f.tiered for f in fetched.values()):
+            return self._skip_to(EARLIEST_LOCAL, report, [b for b, f in fetched.items() if f.tiered])
         found = compare(report.partition, fetched, report.offset)
         if found.mismatches:
             again = compare(report.partition, self._fetch([report]).get(report.partition, {}), report.offset)
@@ -320,12 +336,12 @@ class Verifier:
         report.entries += found.entries
         return moved
 
-    def _skip_deleted(self, report: PartitionReport, brokers: Iterable[int]) -> bool:
-        """Go on at the highest log start (RPV-10X). A replica that ends below the offset is only behind."""
+    def _skip_to(self, time_ms: int, report: PartitionReport, brokers: Iterable[int]) -> bool:
+        """Go on at the highest log start, or local one (RPV-10X, ADM-52). A replica that ends below is only behind."""
         starts = []
         for broker in brokers:
             try:
-                start = self._reader.offsets(broker, [report.partition], EARLIEST, committed=False)[report.partition]
+                start = self._reader.offsets(broker, [report.partition], time_ms, committed=False)[report.partition]
             except BrokerUnreachableError as e:
                 self._rest(broker, str(e))
                 report.missing[broker] = str(e)

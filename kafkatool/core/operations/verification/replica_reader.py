@@ -21,7 +21,6 @@ from kafkatool.core.protocol.codec.schema import Api, Request
 from kafkatool.core.protocol.codec.types import Buffer
 from kafkatool.core.protocol.messages import api_versions, fetch, list_offsets, metadata
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.records.batches import check_crc, iter_batches
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 
@@ -245,17 +244,24 @@ def _size_bytes(partition: fetch.FetchResponsePartition) -> int:
 def _fetched(partition: fetch.FetchResponsePartition, why: Callable[[int], str]) -> Fetched | str:
     if partition.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
         return Fetched(partition.high_watermark, (), out_of_range=True)
+    if partition.error_code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+        return Fetched(partition.high_watermark, (), tiered=True)
     if partition.error_code != ErrorCode.NONE:
         return why(partition.error_code)
     assert not isinstance(partition.records, FileRegion)  # decoded messages hold bytes
+    if not partition.records:
+        return Fetched(partition.high_watermark, ())
     try:
-        return Fetched(partition.high_watermark, _entries(partition.records or b""))
+        return Fetched(partition.high_watermark, _entries(partition.records))
     except CorruptRecordsError as e:
         return f"corrupt data: {e}"
 
 
 def _entries(records: Buffer) -> tuple[Entry, ...]:
     """Read the batches; content that does not fit its own CRC is ROTTEN, so that it never looks equal."""
+    # here, not above: who asks for offsets and sizes alone starts without checksums and compression
+    from kafkatool.core.protocol.records.batches import check_crc, iter_batches
+
     return tuple(
         Entry(batch.last_offset, batch.crc if check_crc(records, position) else ROTTEN)
         for position, batch in iter_batches(records)

@@ -12,7 +12,7 @@ from kafkatool.core.protocol.codec.primitives import (
     skip_tagged_fields,
     too_many,
 )
-from kafkatool.core.protocol.codec.schema import NO_DEFAULT, Array, Blob, Field, Struct, Text, WireType, fields_of
+from kafkatool.core.protocol.codec.schema import Array, Blob, Field, Struct, Text, WireType, fields_of
 from kafkatool.core.protocol.codec.source import Source
 from kafkatool.core.protocol.codec.types import INT8, INT16, INT32, Fixed
 
@@ -56,7 +56,7 @@ class DecodeSource(Source):
     def _tagged(self, fields: list[Field], depth: int) -> None:
         """Read the tagged fields that are known, in any order, and pass over the others."""
         for field in fields:
-            self.line(f"v{depth}_{field.name} = {field.default!r}")
+            self.line(f"v{depth}_{field.name} = {field.default_source}")
         self.line("n, pos = read_uvarint(data, pos)")
         with self.block("for _ in range(n):"):
             self.line("tag, pos = read_uvarint(data, pos)")
@@ -78,16 +78,12 @@ class DecodeSource(Source):
             return
         self.line(f"{target} = new({name})")
         for field in fields_of(cls):
-            self.line(f"{target}.{field.name} = {self._value(cls, field, depth)}")
+            self.line(f"{target}.{field.name} = {self._value(field, depth)}")
 
-    def _value(self, cls: type[object], field: Field, depth: int) -> str:
+    def _value(self, field: Field, depth: int) -> str:
         if field.exists(self.version):
             return f"v{depth}_{field.name}"
-        if field.default_is_list:
-            return "[]"
-        if field.default is NO_DEFAULT:
-            raise TypeError(f"{cls.__name__}.{field.name} needs a default for versions without it")
-        return repr(field.default)
+        return field.default_source
 
     def _field(self, field: Field, target: str, depth: int) -> None:
         if isinstance(field.type, Fixed):

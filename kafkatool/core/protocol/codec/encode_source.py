@@ -43,7 +43,7 @@ class EncodeSource(Source):
 
     def _tagged(self, fields: list[Field], source: str, depth: int) -> None:
         """Write the tagged fields that differ from their defaults; nearly always there is none."""
-        tests = [f"{source}.{field.name} != {field.default!r}" for field in fields]
+        tests = [f"{source}.{field.name} != {field.default_source}" for field in fields]
         with self.block(f"if {' or '.join(tests)}:"):
             self.line(f"tagged{depth} = []")
             for field, test in zip(fields, tests, strict=True):

@@ -3,7 +3,7 @@
 from struct import Struct
 from typing import Any
 
-from kafkatool.core.errors import ProtocolError
+from kafkatool.core.errors import ProtocolError, TooManyElementsError
 from kafkatool.core.protocol.codec.types import Buffer
 
 _FEW = 64
@@ -25,9 +25,9 @@ def uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-def too_many(field: str) -> ProtocolError:
+def too_many(field: str) -> TooManyElementsError:
     """Return the error of a request with more elements than are taken."""
-    return ProtocolError(f"{field}: more elements than one request may have")
+    return TooManyElementsError(f"{field}: more elements than one request may have")
 
 
 def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:

@@ -85,6 +85,15 @@ class Field:
         """Tell whether no version has null for it."""
         return self.null_since == _ALWAYS
 
+    @property
+    def default_source(self) -> str:
+        """Return the default as Python writes it. TypeError for a field without one."""
+        if self.default_is_list:
+            return "[]"
+        if self.default is NO_DEFAULT:
+            raise TypeError(f"{self.name} needs a default for versions without it, or where its tag is left out")
+        return repr(self.default)
+
 
 @dataclass(frozen=True, slots=True)
 class Api:

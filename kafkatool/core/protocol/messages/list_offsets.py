@@ -1,4 +1,4 @@
-"""ListOffsets (key 2), versions 0-7, 6 flexible: the offset that belongs to a time (BRK-107, 108; ADM-96; KIP-734)."""
+"""ListOffsets (key 2), versions 0-8, 6 flexible: the offset that belongs to a time (BRK-107, 108; ADM-96; KIP-405, 734)."""
 
 from dataclasses import field
 from typing import Annotated
@@ -9,7 +9,8 @@ from kafkatool.core.protocol.codec.types import Int8, Int16, Int32, Int64, Since
 
 @message
 class ListOffsetsRequestPartition:
-    """``timestamp``: ms since 1970, -1 latest, -2 earliest, -3 the newest time (from version 7 on).
+    """``timestamp``: ms since 1970, -1 latest, -2 earliest, -3 the newest time (from version 7 on), -4 the
+    earliest that is on the broker's own disks (from version 8 on; what is before is in tiered storage).
 
     ``max_offsets``: how many a client of version 0 takes.
     """
@@ -65,4 +66,4 @@ class ListOffsetsResponse:
     topics: list[ListOffsetsResponseTopic]
 
 
-API = Api(2, "ListOffsets", 0, 7, ListOffsetsRequest, ListOffsetsResponse, flexible_from=6)
+API = Api(2, "ListOffsets", 0, 8, ListOffsetsRequest, ListOffsetsResponse, flexible_from=6)

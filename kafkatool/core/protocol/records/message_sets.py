@@ -37,7 +37,7 @@ def read_set_header(data: Buffer) -> MessageSetHeader:
     return MessageSetHeader(header.magic, header.codec, header.magic == 1 and header.has_log_append_time)
 
 
-def set_records(data: Buffer, header: MessageSetHeader) -> Iterator[LegacyEntry]:
+def set_records(data: Buffer, header: MessageSetHeader, *, most_records: int = MOST_RECORDS) -> Iterator[LegacyEntry]:
     """Yield the records of the set as they came, with their offsets in it; a wrapper is opened, its checksum tested too.
 
     Raises CorruptRecordsError where something is not as a producer may send it, RecordsTooLargeError for too many.
@@ -56,19 +56,21 @@ def set_records(data: Buffer, header: MessageSetHeader) -> Iterator[LegacyEntry]
         for count, record in enumerate(parse_entries(inner, checked=True), 1):
             if record.magic != header.magic or record.attributes & CODEC_MASK:
                 raise CorruptRecordsError(f"entry {count - 1}: format or compression differs from that of the set")
-            if count > MOST_RECORDS:
-                raise RecordsTooLargeError(f"more than {MOST_RECORDS} records in a message set")
+            if count > most_records:
+                raise RecordsTooLargeError(f"more than {most_records} records in a message set")
             yield record
         if not count:
             raise CorruptRecordsError("the compressed entry holds no records")
 
 
-def up_converted(data: Buffer, header: MessageSetHeader, codec: int, paced: Paced) -> bytearray:
+def up_converted(
+    data: Buffer, header: MessageSetHeader, codec: int, paced: Paced, *, most_records: int = MOST_RECORDS
+) -> bytearray:
     """Return one v2 batch with the records of the set, packed with ``codec``; format 0 has no times. Raises as above."""
     body = bytearray()
     first_time = newest = -1
     index = -1
-    for index, record in enumerate(paced(produced_records(data, header))):
+    for index, record in enumerate(paced(produced_records(data, header, most_records))):
         if index == 0:
             first_time = newest = record.timestamp
         newest = max(newest, record.timestamp)
@@ -83,9 +85,9 @@ def up_converted(data: Buffer, header: MessageSetHeader, codec: int, paced: Pace
     )
 
 
-def produced_records(data: Buffer, header: MessageSetHeader) -> Iterator[Record]:
+def produced_records(data: Buffer, header: MessageSetHeader, most_records: int) -> Iterator[Record]:
     """Do as ``set_records``, where a producer may not have sent the broker's time either."""
-    for entry in set_records(data, header):
+    for entry in set_records(data, header, most_records=most_records):
         if entry.magic and entry.attributes & LOG_APPEND_TIME:
             raise CorruptRecordsError("a producer may not send LogAppendTime")
         yield Record(entry.offset, entry.timestamp, entry.key, entry.value)

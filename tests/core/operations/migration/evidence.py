@@ -7,7 +7,9 @@ from typing import Any, Final
 from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.model.values import BrokerInfo, Endpoint, LeaderAndIsr, PartitionState, TopicPartition
 from kafkatool.core.operations.brokers.answers import Answers, BrokerAnswer, LogDir
+from kafkatool.core.operations.migration.controllers import ControllerAnswer, Controllers
 from kafkatool.core.operations.migration.reading import Evidence
+from kafkatool.core.operations.requests.quorum import NO_QUORUM, Quorum
 from kafkatool.core.zookeeper.view import ClusterView
 from kafkatool.core.zookeeper.znodes import KRaftControllerZnode, MigrationZnode, TopicZnode
 
@@ -35,6 +37,26 @@ def says(
     own = {"inter.broker.protocol.version": "3.9-IV0", "authorizer.class.name": "", "delete.topic.enable": "true"}
     settings = {**own, **{key.replace("_", "."): value for key, value in configs.items()}}
     return BrokerAnswer({api: (0, v) for api, v in highest.items()}, tuple(dirs), settings)
+
+
+NOBODY: Final = Controllers(None, {}, {}, NO_QUORUM, "no controller answers: c:1: refused", refused=True)
+UNHEARD: Final = Controllers(None, {}, {}, NO_QUORUM, "no controller answers: c:1: no answer")
+"""They may be alive: the one address that is known did not refuse the connection."""
+
+
+def controllers_say(
+    *,
+    migrates: Sequence[bool] = (True, True),
+    level: int | None = 21,
+    silent: Sequence[int] = (),
+    leader: int | None = 3000,
+    behind_s: Mapping[int, float | None] | None = None,
+    untold: str = "",
+) -> Controllers:
+    """Controllers 3000, 3001 and so on, of 3.9."""
+    told = {3000 + i: ControllerAnswer(ready, level) for i, ready in enumerate(migrates)}
+    behind = dict.fromkeys(told, 0.1) if behind_s is None else behind_s
+    return Controllers("c", told, dict.fromkeys(silent, "no answer"), Quorum(leader, 1, behind), untold=untold)
 
 
 def evidence(

@@ -5,9 +5,20 @@ import pytest
 from kafkatool.core.operations.migration.phases import STEPS, Phase, phase_of, told
 from kafkatool.core.operations.migration.reading import Evidence
 from kafkatool.core.zookeeper.znodes import ControllerZnode, KRaftControllerZnode, MigrationZnode
-from tests.core.operations.migration.evidence import BEGUN, BY_KRAFT, LOADED, evidence
+from tests.core.operations.migration.evidence import (
+    BEGUN,
+    BY_KRAFT,
+    LOADED,
+    NOBODY,
+    UNHEARD,
+    controllers_say,
+    evidence,
+)
 
 pytestmark = pytest.mark.spec("ADM-100")
+FINAL = controllers_say(migrates=(False, False))
+ONE_IS_SILENT = controllers_say(migrates=(False, False), silent=(3002,))
+UNTOLD = controllers_say(migrates=(False, False), leader=None, untold="not permitted")
 
 
 @pytest.mark.parametrize(
@@ -22,6 +33,40 @@ pytestmark = pytest.mark.spec("ADM-100")
         (evidence(migration=LOADED, controller=BY_KRAFT), Phase.HYBRID),
         (evidence(migration=LOADED, controller=BY_KRAFT, registered=(2,)), Phase.HYBRID),
         (evidence(migration=LOADED, controller=BY_KRAFT, registered=()), Phase.DUAL_WRITE_OR_FINALIZED),
+        (
+            evidence(migration=LOADED, controller=BY_KRAFT, registered=(), controllers=controllers_say()),
+            Phase.DUAL_WRITE,
+        ),
+        (
+            evidence(migration=LOADED, controller=BY_KRAFT, registered=(), controllers=NOBODY),
+            Phase.DUAL_WRITE_OR_FINALIZED,
+        ),
+        (
+            evidence(
+                migration=LOADED,
+                controller=BY_KRAFT,
+                registered=(),
+                controllers=controllers_say(migrates=(True, False)),
+            ),
+            Phase.DUAL_WRITE,
+        ),
+        (evidence(migration=LOADED, controller=BY_KRAFT, registered=(), controllers=FINAL), Phase.FINALIZED),
+        (evidence(migration=LOADED, controller=None, registered=(), controllers=FINAL), Phase.FINALIZED),
+        (
+            evidence(migration=LOADED, controller=BY_KRAFT, registered=(), controllers=ONE_IS_SILENT),
+            Phase.DUAL_WRITE_OR_FINALIZED,
+        ),
+        (
+            evidence(migration=LOADED, controller=BY_KRAFT, registered=(), controllers=UNTOLD),
+            Phase.DUAL_WRITE_OR_FINALIZED,
+        ),
+        (evidence(migration=LOADED, controller=BY_KRAFT, registered=(2,), controllers=FINAL), Phase.HYBRID),
+        (evidence(migration=LOADED, controller=BY_KRAFT, controllers=controllers_say()), Phase.HYBRID),
+        (evidence(migration=LOADED, controller=BY_KRAFT, controllers=NOBODY), Phase.ROLLING_BACK),
+        (evidence(migration=LOADED, controller=BY_KRAFT, controllers=UNHEARD), Phase.HYBRID),
+        (evidence(migration=LOADED, controller=BY_KRAFT, registered=(2,), controllers=NOBODY), Phase.HYBRID),
+        (evidence(migration=BEGUN, controller=BY_KRAFT, controllers=NOBODY), Phase.LOADING),
+        (evidence(migration=LOADED, controllers=NOBODY), Phase.ROLLED_BACK),
         (evidence(migration=LOADED), Phase.ROLLED_BACK),
         (evidence(migration=LOADED, controller=None), Phase.ROLLED_BACK),
         (evidence(migration=None, controller=BY_KRAFT), Phase.INCONSISTENT),
@@ -38,7 +83,20 @@ pytestmark = pytest.mark.spec("ADM-100")
             "loading-at-0",
             "hybrid",
         ),
-        *("hybrid-half", "dual-write", "rolled-back", "rolled-back-without-controller", "no-migration", "kraft-alone"),
+        *("hybrid-half", "dual-write-or-finalized", "dual-write", "dual-write-or-finalized-none-answers"),
+        *(
+            "finalizing",
+            "finalized",
+            "finalized-controller-gone",
+            "finalized-as-far-as-heard",
+            "finalized-as-far-as-known",
+            "finalized-too-early",
+            "hybrid-asked",
+            "rolling-back",
+            "hybrid-none-heard",
+        ),
+        *("hybrid-none-answers", "loading-none-answers", "rolled-back-none-answers"),
+        *("rolled-back", "rolled-back-without-controller", "no-migration", "kraft-alone"),
         "kraft-before-load",
     ],
 )
@@ -51,6 +109,13 @@ def test_a_later_kafkas_keys_are_told() -> None:
     assert set(STEPS) == set(Phase)
     later = evidence(migration=MigrationZnode(3000, 1, 99, 1, ("state",)), controller=BY_KRAFT)
     assert phase_of(later) is Phase.INCONSISTENT and "unknown keys state" in told(later)
+
+
+def test_what_the_controllers_said_is_part_of_the_evidence() -> None:
+    assert "controllers" not in told(evidence())
+    asked = evidence(controllers=controllers_say(migrates=(True, False)))
+    assert told(asked).endswith("; 1 of 2 controllers set to migrate")
+    assert told(evidence(controllers=NOBODY)).endswith("; no controller answers: c:1: refused")
 
 
 def test_the_nodes_are_read_as_kafka_writes_them() -> None:

@@ -7,15 +7,17 @@ import pytest
 
 from kafkatool.core.client.access import PLAINTEXT_ACCESS
 from kafkatool.core.errors import RefusedError
+from kafkatool.core.model.moves import Status, StoredMove
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment import events
 from kafkatool.core.operations.reassignment.events import Event
+from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.run import Run
 from kafkatool.core.operations.reassignment.saved_run import RunFiles
-from kafkatool.core.operations.reassignment.status import Status
 from kafkatool.core.operations.reassignment.submission import Prepared, prepare
 from kafkatool.core.planner.plan_files import dashed, plan_json
 from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import ReassignmentZnode
+from kafkatool.core.zookeeper.znodes import ReassignmentZnode, TopicZnode
 from tests.core.operations.reassignment.plans import NINE, config, plan
 from tests.core.zookeeper import cluster_nodes as nodes
 
@@ -87,3 +89,39 @@ def test_a_cancelled_run_goes_back_to_what_was_there(zk: ZooKeeper, zk_connect: 
     assert kinds(told) == ["Following", "Following", "ThrottleRemoved", "Cancelled"]
     assert isinstance(told[-1], events.Cancelled) and told[-1].ended and told[-1].found.completed
     assert nodes.assignment(zk, "t") == NINE and not files.state.exists()
+
+
+@pytest.mark.spec("RSN-22X", "ADM-106")
+def test_a_resumed_run_lets_end_what_requests_have_begun_of_it_under_its_throttle(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path
+) -> None:
+    prepared = prepared_in_batches(zk)
+    run, files = new_run(zk, tmp_path)
+    list(run.start(prepared, followed=True, timeout_s=0))
+    nodes.reassign(zk)  # the first batch has ended
+    path = TopicZnode.path("t")
+    topic = zk.get(path)
+    assert topic is not None
+    decoded = TopicZnode.decode("t", topic.data)
+    moving = decoded.with_moves({3: StoredMove((1,)).to((3,))})  # and the last was asked for by a request
+    zk.set(path, moving.encode(), topic.version)
+    state = files.unfinished_run(GOAL)
+    assert state is not None
+    asked = zk.get(ReassignmentZnode.PATH)
+    cut_short, _ = new_run(zk, tmp_path)
+    *_, ended, left = cut_short.resume(state, PLAINTEXT_ACCESS, force=False, timeout_s=0)
+    assert isinstance(ended, events.Ended) and not ended.finished
+    assert left == events.LeftUnfinished(moving=True, throttled=True, unseen=None) and config(zk, "brokers", "1")
+
+    def end_move(progress: Progress) -> None:
+        if progress.left:
+            assert progress.left == {TopicPartition("t", 3)} and zk.get(ReassignmentZnode.PATH) == asked is None
+            node = zk.get(path)
+            assert node is not None
+            ended = TopicZnode.decode("t", node.data).with_moves({3: StoredMove((3,))})
+            zk.set(path, ended.encode(), node.version)
+
+    second = Run(zk, GOAL, files, name_of=dashed, on_progress=end_move)
+    told = list(second.resume(state, PLAINTEXT_ACCESS, force=False, timeout_s=60))
+    assert kinds(told) == ["Following", "Following", "Ended", "ThrottleRemoved"]
+    assert nodes.assignment(zk, "t")[3] == (3,) and not files.state.exists()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkatool.core.errors import RefusedError
 from kafkatool.core.operations.reassignment import run_lock
 from kafkatool.core.operations.reassignment.saved_run import RunFiles
 from tests.waiting import eventually
@@ -122,6 +123,16 @@ def test_who_looks_does_not_keep_others_from_taking_it(tmp_path: Path, monkeypat
     monkeypatch.setattr(fcntl, "flock", flock)
     with run_lock.held(tmp_path):
         assert len(tried) == 3
+
+
+@pytest.mark.spec("SEC-45")
+def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
+    plan, lock, elsewhere = tmp_path / "plan.json", tmp_path / "plan.lock", tmp_path / "elsewhere"
+    plan.touch()
+    lock.symlink_to(elsewhere)
+    with pytest.raises(RefusedError, match=r"plan\.lock is a symbolic link"), run_lock.held(plan, lock):
+        pass
+    assert not elsewhere.exists() and not run_lock.is_held(plan)
 
 
 @pytest.mark.spec("RSN-22X")

@@ -2,8 +2,9 @@
 
 import pytest
 
+from kafkatool.core.model.moves import Status
 from kafkatool.core.operations.reassignment import throttles
-from kafkatool.core.operations.reassignment.status import Status, list_running, verify
+from kafkatool.core.operations.reassignment.status import list_running, verify
 from kafkatool.core.operations.reassignment.submission import prepare, start
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigZnode, ReassignmentZnode

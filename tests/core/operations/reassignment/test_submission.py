@@ -144,5 +144,7 @@ def test_batches_depend_on_the_plan_and_the_bounds_alone(zk: ZooKeeper) -> None:
 @pytest.mark.parametrize("wrong", [{9: (1,)}, {8: (77,)}])
 def test_what_is_wrong_in_the_last_batch_refuses_the_whole_plan(zk: ZooKeeper, wrong: dict[int, tuple[int]]) -> None:
     nodes.make_cluster(zk, topics={"t": NINE})
+    before = nodes.tree(zk)
     with pytest.raises(RefusedError, match="The proposed assignment contains non-existent"):
         prepare(zk, plan({0: (2,), 1: (3,), **wrong}), max_count=1)
+    assert nodes.tree(zk) == before

@@ -38,6 +38,7 @@ class FakeBroker:
     fetch_versions: tuple[int, int] = (fetch.API.min_version, fetch.API.max_version)
     replica_ids: set[int] = field(default_factory=set)
     start: int = 0  # of each log: what was before it has been deleted
+    local_start: int = 0  # of each log: what is between start and it is in tiered storage
 
     def answer(self, key: int, version: int, request: Any) -> Any:
         if key == api_versions.API.key:
@@ -97,12 +98,16 @@ class FakeBroker:
         if not self.start <= wanted.fetch_offset <= len(log):
             code = ErrorCode.OFFSET_OUT_OF_RANGE
             return fetch.FetchResponsePartition(partition=wanted.partition, error_code=code)
+        if wanted.fetch_offset < self.local_start:
+            code = ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
+            return fetch.FetchResponsePartition(partition=wanted.partition, error_code=code)
         records = b"".join(log[wanted.fetch_offset :])[: wanted.partition_max_bytes]
         return fetch.FetchResponsePartition(partition=wanted.partition, high_watermark=len(log), records=records)
 
     def _offset(self, topic: str, wanted: Any) -> list_offsets.ListOffsetsResponsePartition:
         log = self.logs[TopicPartition(topic, wanted.partition)]
-        offset = self.start if wanted.timestamp == -2 else len(log) if wanted.timestamp == -1 else -1
+        known = {-1: len(log), -2: self.start, -4: self.local_start}
+        offset = known.get(wanted.timestamp, -1)
         return list_offsets.ListOffsetsResponsePartition(partition=wanted.partition, offset=offset)
 
 

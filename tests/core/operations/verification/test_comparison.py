@@ -14,6 +14,7 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.verification import comparison
 from kafkatool.core.operations.verification.comparison import (
     EARLIEST,
+    EARLIEST_LOCAL,
     LATEST,
     MIN_ROUND_S,
     ROTTEN,
@@ -73,6 +74,12 @@ def test_a_gap_is_one_mismatch_and_the_walk_goes_on_behind_it() -> None:
 
 
 @pytest.mark.spec("RPV-3")
+def test_behind_a_gap_it_goes_on_at_the_first_offset_that_not_all_have_shown() -> None:
+    holed, short = Fetched(9, entries((0, 0), (3, 3))), Fetched(9, entries((0, 0), (1, 1)))
+    assert compare(T0, {1: holed, 2: short}, 0) == (3, 1, (Mismatch(T0, "offset", 1, 1, 3, 2, 1),))
+
+
+@pytest.mark.spec("RPV-3")
 def test_what_a_batch_shows_of_verified_offsets_is_passed_over() -> None:
     rows = entries((4, 1), (9, 2))
     assert compare(T0, {1: Fetched(10, rows), 2: Fetched(10, rows[1:])}, 5) == (10, 1, ())
@@ -103,6 +110,7 @@ class FakeCluster:
     logs: dict[tuple[int, TopicPartition], list[Entry]]
     page: int = 3
     starts: dict[tuple[int, TopicPartition], int] = field(default_factory=dict)
+    local_starts: dict[tuple[int, TopicPartition], int] = field(default_factory=dict)  # before them it is tiered
     down: set[int] = field(default_factory=set)
     errors: dict[int, str] = field(default_factory=dict)
     before_fetch: Callable[[int], None] = lambda _: None
@@ -122,6 +130,8 @@ class FakeCluster:
         end = self.end(broker, partition)
         if not self.starts.get((broker, partition), 0) <= offset <= end:
             return Fetched(-1, (), out_of_range=True)
+        if offset < self.local_starts.get((broker, partition), 0):
+            return Fetched(end, (), tiered=True)
         rows = [e for e in self.logs[broker, partition] if e.last_offset >= offset][: self.page]
         return Fetched(end, tuple(rows))
 
@@ -131,7 +141,8 @@ class FakeCluster:
         self._check(broker_id)
         if timestamp_ms == LATEST:
             return {p: self.end(broker_id, p) for p in partitions}
-        return {p: self.starts.get((broker_id, p), 0) for p in partitions}
+        starts = self.local_starts if timestamp_ms == EARLIEST_LOCAL else self.starts
+        return {p: starts.get((broker_id, p), 0) for p in partitions}
 
     def _check(self, broker: int) -> None:
         if broker in self.down:
@@ -305,6 +316,15 @@ def test_what_retention_took_from_one_replica_is_skipped_and_said(verify: Verify
     report, told = verify(cluster)
     assert report.complete and not told
     assert (report.skipped, report.entries) == ([(0, 6)], 4)
+
+
+@pytest.mark.spec("ADM-52")
+def test_what_is_in_tiered_storage_is_left_out_from_where_each_replica_has_it_on_its_disks(verify: Verify) -> None:
+    local = {(1, T0): 4, (2, T0): 7}
+    starts = dict.fromkeys(((1, T0), (2, T0)), 2)
+    logs = {key: log_of(10, start=2) for key in starts}
+    report, told = verify(FakeCluster(logs, starts=starts, local_starts=local))
+    assert (report.skipped, report.entries, report.complete, told) == ([(2, 7)], 3, True, [])
 
 
 @pytest.mark.spec("RPV-10X")

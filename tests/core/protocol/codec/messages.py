@@ -38,7 +38,7 @@ def _values(field: Field, version: int) -> st.SearchStrategy[Any]:
     values = _of_type(field.type, version)
     if version >= field.grouped_since:
         values = values.map(_grouped)
-    if field.tag is not None:
+    if field.tag is not None and not field.default_is_list:
         return st.just(field.default) | values
     return st.none() | values if version >= field.null_since else values
 

@@ -47,7 +47,7 @@ def _decode(api: Api, version: int, cls: type[object], frame: bytes | bytearray 
     return decode_request(api, version, frame, body)
 
 
-@pytest.mark.spec("BRK-162", "BRK-9", "ADM-12")
+@pytest.mark.spec("BRK-162", "BRK-9", "ADM-12", "TXN-103")
 @every_version
 @_FEW
 @given(data=st.data())

@@ -1,0 +1,44 @@
+"""What commands that ask brokers load before they ask (ADM-60)."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.ports import free_port
+
+COMMANDS = (
+    "topics list",
+    "topics describe",
+    "topics create --topic t --partitions 1 --replication-factor 1",
+    "topics alter --topic t --partitions 2",
+    "topics delete --topic t",
+    "reassign --list",
+    "elect --election-type preferred --all-topic-partitions",
+    "replica-verify --once",
+    "acls list",
+    "users list",
+    "transactions list",
+    "brokers",
+    "health",
+    "drain 1 --no-throttle",
+)
+RUN = """
+import sys
+from kafkatool.commands.main import main
+sys.argv = ["kt", *sys.argv[1:]]
+try:
+    main()
+finally:
+    print("loaded:", *sorted({m.split(".")[0] for m in sys.modules} & {"kazoo", "pyspark", "py4j", "rich", "kafkatool"}))
+"""
+
+
+@pytest.mark.spec("ADM-60")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_that_asks_brokers_loads_neither_kazoo_nor_spark(command: str) -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+    line = [sys.executable, "-c", RUN, *command.split(), "--bootstrap-server", nobody]
+    found = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    assert found.stdout.splitlines()[-1] == "loaded: kafkatool", found.stdout + found.stderr
+    assert nobody in found.stdout + found.stderr, "it came as far as asking"
