@@ -49,6 +49,8 @@ _KAFKA_HEAP: Final = {
     "org.apache.zookeeper.server.quorum.QuorumPeerMain": ("-Xmx512M", "-Xms512M", "-Dzookeeper.forceSync=no"),
 }
 _KAFKA_TOOL_HEAP: Final = ("-Xmx256M",)
+_KRAFT_HEAP: Final = ("-Xmx2500M", "-Xms1G")
+"""With 10,000 partitions and the 1 GB of the scripts a node that is broker and controller soon does little but collect."""
 
 
 class Cluster(Protocol):
@@ -140,7 +142,8 @@ class Kafka(RealKafka):
         self._spawn_broker(broker_id)
 
     def _java(self, main: str, args: Sequence[str], *, heap: str) -> list[str]:
-        return _by_kafkas_scripts(super()._java(main, args, heap=heap), main)
+        kafka_heap = _KAFKA_HEAP.get(main, _KAFKA_TOOL_HEAP)
+        return _by_kafkas_scripts(super()._java(main, args, heap=heap), kafka_heap)
 
     def _wait_port(self, name: str, port: int) -> None:
         """Not here: it would hold the brokers back until ZooKeeper listens."""
@@ -153,14 +156,15 @@ class Kraft(KraftKafka):
         super().__init__(version, directory, brokers=BROKERS, options={"auto.leader.rebalance.enable": "false"})
 
     def _java(self, main: str, args: Sequence[str], *, heap: str) -> list[str]:
-        return _by_kafkas_scripts(super()._java(main, args, heap=heap), main)
+        kafka_heap = _KRAFT_HEAP if main == "kafka.Kafka" else _KAFKA_TOOL_HEAP
+        return _by_kafkas_scripts(super()._java(main, args, heap=heap), kafka_heap)
 
 
-def _by_kafkas_scripts(frugal: Sequence[str], main: str) -> list[str]:
+def _by_kafkas_scripts(frugal: Sequence[str], heap: Sequence[str]) -> list[str]:
     """Return the command line with the JVM options of Kafka's start scripts in place of the tests' own."""
     class_path = frugal.index("-cp")
     definitions = [option for option in frugal[1:class_path] if option.startswith("-D")]
-    options = (*_KAFKA_JVM, *_KAFKA_HEAP.get(main, _KAFKA_TOOL_HEAP), *definitions)
+    options = (*_KAFKA_JVM, *heap, *definitions)
     return [frugal[0], *options, *frugal[class_path:]]
 
 

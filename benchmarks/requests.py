@@ -50,6 +50,7 @@ class Task:
     """The same for both: arguments of kt, and Kafka's class with its own. ``{n}`` in an argument becomes a new number.
 
     ``said`` must stand in what is printed. ``until``: the tool goes on for ever, and is ended when it has printed this.
+    ``ready`` is waited for before its time begins.
     """
 
     title: str
@@ -59,6 +60,7 @@ class Task:
     said: str = ""
     until: str = ""
     codes: Sequence[int] = field(default=(0,))
+    ready: Callable[[], bool] = lambda: True
 
 
 Tool = Callable[[Task, str], list[str]]
@@ -92,7 +94,7 @@ def measure(
 
     def run(tool: Tool, number: int) -> Sequence[float]:
         name = f"{int(tool is by_kafka)}{number}"
-        return [_run(task, tool(task, name)) for task in tasks]
+        return [_timed(task, tool(task, name)) for task in tasks]
 
     for number in range(rounds):  # for what alters one: a broker may learn of a topic after its maker
         for own in range(len(tools)):
@@ -139,8 +141,17 @@ def _sized(kafka: Kraft, directory: Path, topic: str, size: int) -> list[Task]:
     chosen = [{"topic": topic, "partition": p} for p in sorted(replicas)]
     paths["election"].write_text(json.dumps({"partitions": chosen}))
 
-    def reassign(title: str, said: str, *flags: str) -> Task:
-        return Task(f"`reassign {title}`, {size:,} partitions", ["reassign", *flags], _REASSIGN, flags, said)
+    def reassign(title: str, said: str, *flags: str, ready: Callable[[], bool] = lambda: True) -> Task:
+        words = f"`reassign {title}`, {size:,} partitions"
+        return Task(words, ["reassign", *flags], _REASSIGN, flags, said, ready=ready)
+
+    def all_know() -> bool:
+        """Tell whether each broker has learnt that replicas are as they were: a while after they are."""
+        asked = (
+            AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0}) for port in kafka.ports.values()
+        )
+        told = (one.list_topics(topic, timeout=60).topics[topic].partitions.values() for one in asked)
+        return all(p.replicas == replicas[p.id] for partitions in told for p in partitions)
 
     def with_plan(name: str) -> tuple[str, str]:
         return "--reassignment-json-file", str(paths[name])
@@ -159,7 +170,7 @@ def _sized(kafka: Kraft, directory: Path, topic: str, size: int) -> list[Task]:
         reassign("--generate", "Proposed partition reassignment", *generate),
         reassign("--execute", started, "--execute", *with_plan("turned")),
         reassign("--execute` back, `--additional", started, "--execute", "--additional", *with_plan("as-is")),
-        reassign("--verify", "is complete", "--verify", *with_plan("as-is")),
+        reassign("--verify", "is complete", "--verify", *with_plan("as-is"), ready=all_know),
         Task(f"`elect`, {size:,} partitions", ["elect", *elect], _ELECT, elect, topic),
         Task(
             f"`replica-verify`, {size:,} partitions, to the first report",
@@ -195,6 +206,11 @@ def _make(kafka: Kraft, topic: str, size: int) -> None:
 
     for one in each:
         wait_for(lambda one=one: in_sync(one), f"{topic} in sync", poll_s=0.5)  # type: ignore[misc]
+
+
+def _timed(task: Task, command: Sequence[str]) -> float:
+    wait_for(task.ready, f"ready for {task.title}")
+    return _run(task, command)
 
 
 def _run(task: Task, command: Sequence[str]) -> float:

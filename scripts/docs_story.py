@@ -266,6 +266,9 @@ MIGRATE = Page(
         "The exit code is 0 only if nothing stands in the way, and nothing that could was left unread; `--strict` counts "
         "warnings too. Programs read `--output json` ([schema](../schemas/kt-migrate-check.schema.json)). It was played "
         "against Kafka 3.9.1, through the phases and back.",
+        "With `--bootstrap-controller` the KRaft controllers are asked as well, from Kafka 3.7 on: whether they migrate, "
+        "who leads their quorum, how far its voters are, and which metadata.version holds. They alone tell `finalized` "
+        "from `dual_write`, and that none of them answers tells `rolling_back` from `hybrid`.",
         Help(("migrate",)),
         Help(("migrate", "check")),
     ),

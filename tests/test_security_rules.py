@@ -86,11 +86,21 @@ def writes_a_file(node: ast.AST) -> bool:
 
 
 RULES: Final[dict[str, tuple[Rule, tuple[str, ...], str, str]]] = {
-    "trust": (trusts_anybody, ("",), LOOKS_AT_A_PORT, "context.check_hostname = False"),
-    "context": (wraps_without_a_context, ("",), "", "ssl.wrap_socket(s)"),
-    "compare": (compares_a_secret, SECRETIVE, COMPARES_SECRETS, "ok = proof == known.stored_key"),
-    "random": (can_be_foretold, SECRETIVE, "", "from random import randbytes"),
-    "write": (writes_a_file, SECRETIVE, WRITES_CREDENTIALS, "path.write_text(password)"),
+    "trust": (
+        trusts_anybody,
+        ("",),
+        LOOKS_AT_A_PORT,
+        "context.check_hostname = False\ncontext.verify_mode = ssl.CERT_NONE",
+    ),
+    "context": (wraps_without_a_context, ("",), "", "ssl.wrap_socket(s)\nssl._create_unverified_context()"),
+    "compare": (compares_a_secret, ("",), COMPARES_SECRETS, "ok = proof == known.stored_key\nbad = password != given"),
+    "random": (can_be_foretold, SECRETIVE, "", "from random import randbytes\nimport random"),
+    "write": (
+        writes_a_file,
+        SECRETIVE,
+        WRITES_CREDENTIALS,
+        "path.write_text(password)\npath.write_bytes(key)\nos.open(path, flags)\nopen(path, 'w')",
+    ),
 }
 
 
@@ -98,7 +108,8 @@ RULES: Final[dict[str, tuple[Rule, tuple[str, ...], str, str]]] = {
 @pytest.mark.parametrize("name", RULES)
 def test_no_code_breaks_a_rule_of_security(name: str) -> None:
     rule, below, but, wrong = RULES[name]
-    assert any(rule(node) for node in ast.walk(ast.parse(wrong))), "the rule finds nothing"
+    for statement in ast.parse(wrong).body:
+        assert any(rule(node) for node in ast.walk(statement)), "the rule finds nothing"
     assert broken(rule, below=below, but=but) == []
 
 

@@ -1,5 +1,6 @@
 """Real Kafka 3.9.1 on its way from ZooKeeper to KRaft: brokers of each kind, and a controller that migrates (KIP-866)."""
 
+import shutil
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,11 @@ class MigratingKafka(RealKafka):
         super().__init__(VERSION, directory, brokers=brokers)
         self._kinds = dict.fromkeys(self.ports, "zookeeper")
         self._controller_port = free_port()
+
+    @property
+    def controller(self) -> str:
+        """Return the controller's address, whether it runs or not."""
+        return f"127.0.0.1:{self._controller_port}"
 
     def restart(self, broker: int, kind: str) -> None:
         """Stop the broker and start it in that kind."""
@@ -54,10 +60,13 @@ class MigratingKafka(RealKafka):
         self._spawn("controller", self._java("kafka.Kafka", [str(config)], heap="256m"))
         self._wait_port("controller", self._controller_port)
 
-    def stop_controller(self) -> None:
+    def stop_controller(self, *, for_good: bool = False) -> None:
+        """Stop it; ``for_good``: the next one begins with nothing."""
         process = self._processes.pop("controller")
         process.terminate()
         process.wait(90)
+        if for_good:
+            shutil.rmtree(self._directory / "controller")
 
     @property
     def _quorum(self) -> dict[str, object]:

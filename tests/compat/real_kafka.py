@@ -241,7 +241,7 @@ class RealKafka:
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             if (code := self._processes[name].poll()) is not None:
-                raise RuntimeError(f"{name} ended with {code}: {(self._directory / f'{name}.out').read_text()[-2000:]}")
+                raise RuntimeError(f"{name} ended with {code}: {(self._directory / f'{name}.out').read_text()[-4000:]}")
             try:
                 socket.create_connection(("127.0.0.1", port), 0.5).close()
                 return
@@ -258,6 +258,11 @@ class KraftKafka(RealKafka):
     ) -> None:
         super().__init__(version, directory, brokers=brokers, options=options)
         self._controllers = {broker: free_port() for broker in self.ports}
+
+    @property
+    def controllers(self) -> str:
+        """Return the controllers' addresses."""
+        return ",".join(f"127.0.0.1:{port}" for port in self._controllers.values())
 
     def _start_zookeeper(self) -> None:
         """Format the nodes' directories instead."""
@@ -285,6 +290,8 @@ class KraftKafka(RealKafka):
             "log.dirs": self.data_directory(broker),
             "offsets.topic.num.partitions": 1,
             "auto.create.topics.enable": "false",
+            # one that is started again ends where it is not let in so long: a session that is still there keeps it out
+            "initial.broker.registration.timeout.ms": START_TIMEOUT_S * 1000,
             **self._options,
         }
         self._directory.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ def chosen(request: pytest.FixtureRequest, fixture: str) -> list[str]:
     return [item.callspec.params["client"] for item in tests if fixture in item.fixturenames]  # type: ignore[attr-defined]
 
 
-@pytest.mark.spec("BRK-1", "BRK-155", "BRK-156", "BRK-163", "BRK-164", "GRP-1", "GRP-13", "GRP-26", "GRP-47")
+@pytest.mark.spec("BRK-1", "BRK-155", "BRK-156", "BRK-163", "BRK-164", "GRP-1", "GRP-13", "GRP-26", "GRP-47", "ADM-82")
 @pytest.mark.parametrize("client", PREPARE)
 def test_a_client_with_its_defaults_writes_reads_shares_and_survives(rows: dict[str, Row], client: str) -> None:
     row = rows[client]

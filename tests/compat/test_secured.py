@@ -64,7 +64,7 @@ def is_tls(kafka: SecuredKafka) -> bool:
     return kafka.version != "1.1.1"
 
 
-@pytest.mark.spec("SEC-16", "SEC-28", "SEC-29", "SEC-30", "SEC-112")
+@pytest.mark.spec("SEC-16", "SEC-28", "SEC-29", "SEC-30", "SEC-112", "SEC-1")
 def test_topics_belong_to_whom_kafkas_own_tool_gives_them_and_get_leaders(kafka: SecuredKafka, tmp_path: Path) -> None:
     made = run(kafka, "topics", "create", "--topic", "ours", "--partitions", "1", "--replication-factor", "2")
     assert (made.exit_code, made.stdout) == (0, 'Created topic "ours".\n'), made.output
@@ -234,7 +234,10 @@ def test_who_may_nothing_is_not_shown_an_empty_cluster(kafka: SecuredKafka) -> N
     if is_tls(kafka):  # these requests came with 2.4
         code, _, refused = told("reassign", "--list")
         assert (code, refused) == (1, {cluster})
-        code, _, refused = told("elect", "--topic", "unseen", "--partition", "0")
+        named = ("elect", "--topic", "unseen", "--partition", "0")
+        code, _, refused = told(*named)
+        assert (code, refused) == (1, {"Alter on cluster"}), "text tells no leaders, so metadata is not asked"
+        code, _, refused = told(*named, "--output", "json")
         assert (code, refused) == (1, {"Describe on topic unseen", "Alter on cluster"})
     if kafka.version == "3.9.1":
         assert told("transactions", "list")[::2] == (0, {"Describe on every transactional id"})

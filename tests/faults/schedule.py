@@ -2,8 +2,8 @@
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 from tests.faults.proxy import Healing
 
@@ -24,6 +24,7 @@ TOGETHER: dict[Kind, int] = {
     "isolate": 2,
     "depose": 1,
 }
+_BY_NAME: dict[str, Kind] = {kind: kind for kind in get_args(Kind)}
 TEARS = ("cut", "garbled", "grown")
 HEALINGS: tuple[Healing, ...] = ("resume", "reset", "forget")
 
@@ -72,11 +73,18 @@ def steps(seed: int, brokers: Sequence[int]) -> Iterator[Step]:
         yield Step(tuple(faults), chance.choice([0, 0.5, 2, 6, 12]) * chance.uniform(0.5, 1), chance.random() < 0.7)
 
 
-def steps_of(seed: int, brokers: Sequence[int], kinds: Sequence[Kind]) -> Iterator[Step]:
-    """Yield steps of one fault each, of these kinds alone; "starve" and "outrun" come in no other schedule."""
+def steps_of(seed: int, brokers: Sequence[int], kinds: Sequence[str]) -> Iterator[Step]:
+    """Yield steps of these kinds alone; "starve" and "outrun" come in no other schedule.
+
+    Kinds joined by "+" befall one broker in one step, as "isolate+expire". Raises KeyError for a kind there is not.
+    """
     chance = random.Random(seed)
+    drawn = [[_BY_NAME[name] for name in joined.split("+")] for joined in kinds]
     while True:
-        yield Step((_fault(chance, chance.choice(kinds), brokers),), chance.uniform(0, 4), True)
+        first, *others = chance.choice(drawn)
+        fault = _fault(chance, first, brokers)
+        more = [replace(_fault(chance, kind, brokers), broker=fault.broker, other=fault.other) for kind in others]
+        yield Step((fault, *more), chance.uniform(0, 4), True)
 
 
 def _compatible(one: Fault, other: Fault) -> bool:
@@ -101,5 +109,6 @@ def _fault(chance: random.Random, kind: Kind, brokers: Sequence[int]) -> Fault:
         "freeze": ("short", "expired"),
         "link": ("silent", "cut", "silent one way", "cut one way"),
         "isolate": ("silent", "cut"),
+        "starve": ("frozen", "cut"),
     }.get(kind, ("",))
     return Fault(kind, broker, other, chance.choice(variants), chance.choice(HEALINGS), chance.randrange(1 << 32))

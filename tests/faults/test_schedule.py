@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,12 +13,14 @@ _BROKERS = (1, 2, 3)
 
 
 @given(seed=st.integers(0, 1 << 32))
+@pytest.mark.spec("HIS-45")
 def test_the_same_seed_gives_the_same_schedule(seed: int) -> None:
     once, again = (list(itertools.islice(steps(seed, _BROKERS), 30)) for _ in range(2))
     assert once == again
 
 
 @given(seed=st.integers(0, 1 << 32))
+@pytest.mark.spec("HIS-45")
 def test_faults_of_one_step_get_along(seed: int) -> None:
     for step in itertools.islice(steps(seed, _BROKERS), 50):
         kinds = [f.kind for f in step.faults]
@@ -30,6 +33,7 @@ def test_faults_of_one_step_get_along(seed: int) -> None:
         assert 0 <= step.seconds <= 12
 
 
+@pytest.mark.spec("HIS-45")
 def test_every_kind_of_fault_comes_up() -> None:
     drawn = {f.kind for step in itertools.islice(steps(1, _BROKERS), 200) for f in step.faults}
     assert drawn == set(ALONE) | set(TOGETHER)

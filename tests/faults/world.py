@@ -33,6 +33,7 @@ OPTIONS = {
 _DISK = "300m"
 _PATIENCE_S = 90
 _STARVED_S = 2
+_AHEAD_S = 1.0
 
 
 class World:
@@ -117,7 +118,7 @@ class World:
             case "disk":
                 self._fill_disk(fault.broker)
             case "starve":
-                self._starve(fault.broker)
+                self._starve(fault.broker, fault.variant)
             case "outrun":
                 self._outrun(fault.broker, fault.other)
             case "depose":
@@ -148,19 +149,28 @@ class World:
             case "disk":
                 self._clear_disk(fault.broker)
 
-    def _starve(self, broker_id: int) -> None:
-        """Kill a leader whose followers have stood still for a while, without any of them leaving the in-sync set."""
-        others = [self._pid(other) for other in BROKERS if other != broker_id]
-        for pid in others:
+    def _starve(self, broker_id: int, variant: str) -> None:
+        """Kill a leader that no follower has fetched from for a while, without any of them leaving the in-sync set.
+
+        Frozen followers have the answer to their last fetch in their sockets. Those that are cut off lack it, and the
+        rest of the cluster goes on meanwhile.
+        """
+        others = [other for other in BROKERS if other != broker_id]
+        frozen = [self._pid(other) for other in others] if variant == "frozen" else []
+        for pid in frozen:
             os.kill(pid, signal.SIGSTOP)
-        over = time.monotonic() + _STARVED_S
-        eventually(lambda: time.monotonic() > over, "time to pass", _STARVED_S + 60)
+        if not frozen:
+            for other in others:
+                self.doors[broker_id].cut(str(other))
+        _pass_time(_STARVED_S)
         self.cluster.kill_broker(broker_id)
-        for pid in others:
+        for pid in frozen:
             os.kill(pid, signal.SIGCONT)
+        for other in others:
+            self.doors[broker_id].heal(str(other))
 
     def _outrun(self, broker_id: int, other: int) -> None:
-        """Kill a broker when another one has just fallen out of the in-sync sets and is there again."""
+        """Kill a broker a while after another one fell out of the in-sync sets, which then is there again."""
 
         def left_behind() -> bool:
             states = read_cluster(self.zk).states.values()
@@ -168,6 +178,7 @@ class World:
 
         os.kill(self._pid(other), signal.SIGSTOP)
         eventually(left_behind, f"{other} to leave the sets that {broker_id} leads", _PATIENCE_S)
+        _pass_time(_AHEAD_S)  # until then nothing was acknowledged: now records are that the other one lacks
         self.cluster.kill_broker(broker_id)
         os.kill(self._pid(other), signal.SIGCONT)
 
@@ -222,3 +233,8 @@ class World:
             filling.unlink()
         if self._find_pid(broker_id) is None:
             self.cluster.start_broker(broker_id)
+
+
+def _pass_time(seconds: float) -> None:
+    over = time.monotonic() + seconds
+    eventually(lambda: time.monotonic() > over, "time to pass", seconds + 60)

@@ -136,6 +136,10 @@ def test_a_wrong_password_or_certificate_does_not_get_in_and_is_told(cluster: Em
 
     late, strange = cluster.certificate("CN=late", expired=True), cluster.certificate("CN=strange", authority="other")
     eventually(lambda: is_told(late, "the TLS handshake failed: certificate has expired"), "the expired one to be told")
+    early = cluster.certificate("CN=early", not_yet_valid=True)
+    eventually(
+        lambda: is_told(early, "the TLS handshake failed: certificate is not yet valid"), "the early one to be told"
+    )
     eventually(lambda: is_told(strange, "the TLS handshake failed: "), "the strange one to be told")
     assert "could not log in by PLAIN as 'alice': unknown user or wrong password" in logs()
     assert "could not log in by SCRAM-SHA-512 as 'alice': wrong proof" in logs()

@@ -13,7 +13,7 @@ from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataRequest
-from kafkatool.core.zookeeper.session import Op
+from kafkatool.core.zookeeper.session import ANY_VERSION, Op, SetData
 from kafkatool.core.zookeeper.znodes import (
     BrokerZnode,
     ConfigZnode,
@@ -102,6 +102,8 @@ class Invariants:
                 self._fail(f"{path} is written by a controller of epoch {writer.epoch}, while epoch {epoch} rules")
         if path.startswith(_TOPICS):
             if path.endswith("/state"):
+                if isinstance(op, SetData) and op.version == ANY_VERSION and writer.client is not None:
+                    self._fail(f"{path} is written whatever its version")
                 topic, _, number, _ = path[len(_TOPICS) :].split("/")
                 self._state_written(TopicPartition(topic, int(number)), writer, before, after)
             elif "/" not in path[len(_TOPICS) :]:

@@ -22,7 +22,23 @@ def check(seed: int) -> None:
         pytest.fail(explain(seed), pytrace=False)
 
 
-@pytest.mark.spec("CTL-14", "CTL-15", "CTL-17", "CTL-19", "CTL-26", "CTL-35", "CTL-98", "Z-38", "Z-40", "Z-43", "Z-46")
+@pytest.mark.spec(
+    "CTL-14",
+    "CTL-15",
+    "CTL-17",
+    "CTL-19",
+    "CTL-26",
+    "CTL-35",
+    "CTL-98",
+    "Z-17",
+    "Z-38",
+    "Z-40",
+    "Z-43",
+    "Z-46",
+    "Z-19",
+    "CTL-10",
+    "CTL-94",
+)
 def test_known_seeds_keep_all_invariants_and_come_to_rest() -> None:
     for seed in FIXED:
         check(seed)
