@@ -186,7 +186,9 @@ class GroupCoordinator:
         generation: int,
         assignments: dict[str, bytes],
         parked: Parked[SyncResult],
+        protocol: tuple[str, str] | None = None,
     ) -> None:
+        """Take a member's SyncGroup. ``protocol``: the type and the protocol that it was told, where it tells them."""
         error, owned = self._find(group)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             error = ErrorCode.REBALANCE_IN_PROGRESS  # clients do not expect 14 here (GRP-8)
@@ -200,7 +202,9 @@ class GroupCoordinator:
             if self.groups.is_lost(owned):
                 effects = [partial(parked.answer, SyncResult(ErrorCode.NOT_COORDINATOR))]
             else:
-                effects = owned.group.sync(member_id, instance_id, generation, assignments, parked, self.now_ms())
+                effects = owned.group.sync(
+                    member_id, instance_id, generation, assignments, parked, self.now_ms(), protocol
+                )
         self.groups.carry_out(owned, effects)
 
     def heartbeat(self, group: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:

@@ -317,8 +317,11 @@ class Group:
         assignments: dict[str, bytes],
         parked: Parked[SyncResult],
         now_ms: float,
+        protocol: tuple[str, str] | None = None,
     ) -> list[Effect]:
         error = self.check_member(member_id, instance_id, generation)
+        if error is ErrorCode.NONE and protocol not in (None, (self.protocol_type, self.protocol)):
+            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if error is ErrorCode.NONE and self.state is GroupState.PREPARING_REBALANCE:
             error = ErrorCode.REBALANCE_IN_PROGRESS
         if error is ErrorCode.NONE and self.state is GroupState.EMPTY:

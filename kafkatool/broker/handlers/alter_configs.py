@@ -1,4 +1,4 @@
-"""AlterConfigs (key 33), versions 0-1: give topics or this broker exactly the settings named (KIP-133). No policies."""
+"""AlterConfigs (key 33), versions 0-2: give topics or this broker exactly the settings named (KIP-133). No policies."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ def needed(resource: wire.AlterConfigsResource | IncrementalAlterConfigsResource
     return Resource(Operation.ALTER_CONFIGS, ResourceType.CLUSTER)
 
 
-@Served(wire.API, versions=(0, 1), asks=(Each("resources", needed),))
+@Served(wire.API, versions=(0, 2), asks=(Each("resources", needed),))
 def handle(request: wire.AlterConfigsRequest, call: Call) -> wire.AlterConfigsResponse:
     admin = call.context.config_admin
     return wire.AlterConfigsResponse(resources=outcomes(request.resources, admin, admin.replace, request.validate_only))

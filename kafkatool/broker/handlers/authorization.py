@@ -71,21 +71,21 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Each:
-    """Asks for each item of a list by itself; an absent list (null) passes. ``asks`` says what for an item."""
+    """Asks for each item of a list by itself; an absent list (null) passes. ``asks`` says what for; None: nothing."""
 
     field: str
-    asks: Callable[[Any], Resource]
+    asks: Callable[[Any], Resource | None]
 
     def __call__(self, request: Any, call: Call) -> Any:
         items = getattr(request, self.field) or ()
         kept: list[Any] = []
         refused: dict[tuple[ErrorCode, str | None], list[Any]] = {}
         for item in items:
-            operation, kind, name, text = self.asks(item)
-            if call.allows(operation, kind, name):
+            wanted = self.asks(item)
+            if wanted is None or call.allows(wanted.operation, wanted.type, wanted.name):
                 kept.append(item)
             else:
-                refused.setdefault((REFUSALS[kind][0], text), []).append(item)
+                refused.setdefault((REFUSALS[wanted.type][0], wanted.text), []).append(item)
         if not refused:
             return request
         replies = [
@@ -114,7 +114,7 @@ def groups(operation: Operation, field: str) -> Each:
     return Each(field, lambda name: Resource(operation, ResourceType.GROUP, name))
 
 
-def on_controller(step: Each) -> Callable[[Any, Call], Any]:
+def on_controller(step: Callable[[Any, Call], Any]) -> Callable[[Any, Call], Any]:
     """Ask it on the active controller; any other broker says that it is none, and does nothing.
 
     It says so here: one that became controller before its handler looked would do what nobody was asked for.

@@ -1,4 +1,4 @@
-"""CreatePartitions (key 37), versions 0-1: add partitions; answered by the active controller alone (KIP-195).
+"""CreatePartitions (key 37), versions 0-3: add partitions; answered by the active controller alone (KIP-195).
 
 A topic has grown when all its partitions have a leader in this broker's metadata; when that takes longer than the
 request allows, the answer is REQUEST_TIMED_OUT though the growth goes on. Not served: policies.
@@ -19,7 +19,7 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 @Served(
     wire.API,
-    versions=(0, 1),
+    versions=(0, 3),
     asks=(on_controller(topics(Operation.ALTER, name="name", text="The topic authorization is failed.")),),
 )
 def handle(request: wire.CreatePartitionsRequest, call: Call) -> wire.CreatePartitionsResponse | None:

@@ -1,8 +1,9 @@
-"""CreateTopics (key 19), versions 0-5: answered by the active controller alone (KIP-4).
+"""CreateTopics (key 19), versions 0-7: answered by the active controller alone (KIP-4).
 
 A topic counts as created when all its partitions have a leader in this broker's metadata; when that takes longer than
 the request allows, the answer is REQUEST_TIMED_OUT though the creation goes on. From version 4 on the counts may be left
-to this broker's defaults (KIP-464), and 5 tells what was made (KIP-525). Not served: policies.
+to this broker's defaults (KIP-464), and 5 tells what was made (KIP-525). 7 tells no id, as no topic has one here (KIP-516).
+Not served: policies.
 """
 
 from collections import Counter
@@ -35,7 +36,7 @@ def _may_create(request: wire.CreateTopicsRequest, call: Call) -> wire.CreateTop
     return allowed
 
 
-@Served(wire.API, versions=(0, 5), asks=(_may_create,))
+@Served(wire.API, versions=(0, 7), asks=(_may_create,))
 def handle(request: wire.CreateTopicsRequest, call: Call) -> wire.CreateTopicsResponse | None:
     """Write the nodes of what passes the checks, then wait for leaders."""
     counts = Counter(t.name for t in request.topics)

@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42), versions 0-1: groups without members and all they committed (GRP-60; KIP-229).
+"""DeleteGroups (key 42), versions 0-2: groups without members and all they committed (GRP-60; KIP-229).
 
 Answered when the tombstones of all groups are replicated, which Kafka does not wait for.
 """
@@ -12,7 +12,7 @@ from kafkatool.core.protocol.messages import delete_groups as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
-@Served(wire.API, versions=(0, 1), asks=(groups(Operation.DELETE, "group_names"),))
+@Served(wire.API, versions=(0, 2), asks=(groups(Operation.DELETE, "group_names"),))
 def handle(request: wire.DeleteGroupsRequest, call: Call) -> wire.DeleteGroupsResponse | None:
     names = list(dict.fromkeys(request.group_names))
     if not names:

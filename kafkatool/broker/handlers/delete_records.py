@@ -1,4 +1,4 @@
-"""DeleteRecords (key 21), versions 0-1: raise a partition's log start, on all live replicas (KIP-107).
+"""DeleteRecords (key 21), versions 0-2: raise a partition's log start, on all live replicas (KIP-107).
 
 Each partition is asked of its leader. The space is given back with the next retention run.
 """
@@ -12,7 +12,7 @@ from kafkatool.core.protocol.messages import delete_records as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
-@Served(wire.API, versions=(0, 1), asks=(topics(Operation.DELETE, name="name"),))
+@Served(wire.API, versions=(0, 2), asks=(topics(Operation.DELETE, name="name"),))
 def handle(request: wire.DeleteRecordsRequest, call: Call) -> None:
     context = call.context
     find_leader = context.replica_manager.partitions.leader

@@ -1,4 +1,4 @@
-"""Heartbeat (key 12), versions 0-3: a member lives, and learns of a rebalance (GRP-19, 43)."""
+"""Heartbeat (key 12), versions 0-4: a member lives, and learns of a rebalance (GRP-19, 43)."""
 
 from kafkatool.broker.handlers.authorization import group
 from kafkatool.broker.handlers.call import Call, Served
@@ -7,7 +7,7 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.heartbeat import API, HeartbeatRequest, HeartbeatResponse
 
 
-@Served(API, versions=(0, 3), asks=(group(Operation.READ),), quick=True)
+@Served(API, versions=(0, 4), asks=(group(Operation.READ),), quick=True)
 def handle(request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
     groups = call.context.groups
     if request.group_instance_id is not None and not groups.static_members_allowed:

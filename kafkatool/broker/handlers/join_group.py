@@ -1,4 +1,4 @@
-"""JoinGroup (key 11), versions 0-5: enter a group or come back to it (GRP-21 to 38). Parked until the join phase ends."""
+"""JoinGroup (key 11), versions 0-7: enter a group or come back to it (GRP-21 to 38). Parked until the join phase ends."""
 
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked
 from kafkatool.broker.handlers.authorization import group
@@ -7,8 +7,10 @@ from kafkatool.core.model.acls import Operation
 from kafkatool.core.protocol.messages import join_group as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
+_NAMES_TYPE = 7  # from this version on an answer names the group's type, and no protocol by null
 
-@Served(wire.API, versions=(0, 5), asks=(group(Operation.READ),))
+
+@Served(wire.API, versions=(0, 7), asks=(group(Operation.READ),))
 def handle(request: wire.JoinGroupRequest, call: Call) -> wire.JoinGroupResponse | None:
     if request.group_instance_id is not None and not call.context.groups.static_members_allowed:
         return wire.JoinGroupResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, member_id=request.member_id)
@@ -25,16 +27,19 @@ def handle(request: wire.JoinGroupRequest, call: Call) -> wire.JoinGroupResponse
         connection=call.connection,
     )
     call.context.groups.join(
-        request.group_id, wanted, Parked(lambda result: call.respond(_response(result)), call.close)
+        request.group_id, wanted, Parked(lambda result: call.respond(_response(request, call, result)), call.close)
     )
     return None
 
 
-def _response(result: JoinResult) -> wire.JoinGroupResponse:
+def _response(request: wire.JoinGroupRequest, call: Call, result: JoinResult) -> wire.JoinGroupResponse:
+    names_none = call.header.api_version >= _NAMES_TYPE and not result.protocol
     return wire.JoinGroupResponse(
         error_code=result.error,
         generation_id=result.generation,
-        protocol_name=result.protocol,
+        # Who is let in has the group's type.
+        protocol_type=request.protocol_type if result.error is ErrorCode.NONE else None,
+        protocol_name=None if names_none else result.protocol,
         leader=result.leader,
         member_id=result.member_id,
         members=[

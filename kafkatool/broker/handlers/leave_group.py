@@ -1,4 +1,4 @@
-"""LeaveGroup (key 13), versions 0-3: members go at once instead of by their session's end (GRP-45)."""
+"""LeaveGroup (key 13), versions 0-4: members go at once instead of by their session's end (GRP-45)."""
 
 from kafkatool.broker.handlers.authorization import group
 from kafkatool.broker.handlers.call import Call, Served
@@ -15,7 +15,7 @@ from kafkatool.core.protocol.messages.leave_group import (
 _SEVERAL = 3
 
 
-@Served(API, versions=(0, 3), asks=(group(Operation.READ),))
+@Served(API, versions=(0, 4), asks=(group(Operation.READ),))
 def handle(request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse:
     several = call.header.api_version >= _SEVERAL
     members = request.members if several else [LeavingMember(member_id=request.member_id)]

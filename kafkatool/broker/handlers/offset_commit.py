@@ -1,4 +1,4 @@
-"""OffsetCommit (key 8), versions 0-7: remember how far a group has read (GRP-46 to 52). Version 0 does so in ZooKeeper."""
+"""OffsetCommit (key 8), versions 0-8: remember how far a group has read (GRP-46 to 52). Version 0 does so in ZooKeeper."""
 
 import time
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 _FOREVER = 2**63 - 1  # what the stored time can hold
 
 
-@Served(wire.API, versions=(0, 7), asks=(group(Operation.READ), topics(Operation.READ)))
+@Served(wire.API, versions=(0, 8), asks=(group(Operation.READ), topics(Operation.READ)))
 def handle(request: wire.OffsetCommitRequest, call: Call) -> wire.OffsetCommitResponse | None:
     codes: dict[TopicPartition, ErrorCode] = {}
     wanted: dict[TopicPartition, OffsetToCommit] = {}

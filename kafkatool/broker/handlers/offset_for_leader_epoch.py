@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (key 23), versions 0-3: where an epoch ends in this leader's log (BRK-61 to 63).
+"""OffsetForLeaderEpoch (key 23), versions 0-4: where an epoch ends in this leader's log (BRK-61 to 63).
 
 KIP-101, KIP-279. Asked by followers before they truncate, and by consumers (>= 2.1) after a change of leader.
 """
@@ -20,7 +20,7 @@ def _may_know(request: wire.OffsetForLeaderEpochRequest, call: Call) -> wire.Off
     return allowed
 
 
-@Served(wire.API, versions=(0, 3), asks=(_may_know,), quick=True)
+@Served(wire.API, versions=(0, 4), asks=(_may_know,), quick=True)
 def handle(request: wire.OffsetForLeaderEpochRequest, call: Call) -> wire.OffsetForLeaderEpochResponse:
     """Answer for each partition by itself."""
     manager = call.context.replica_manager

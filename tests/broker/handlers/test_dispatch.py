@@ -87,8 +87,8 @@ def test_what_cannot_be_understood_is_logged_and_closes_the_connection_without_r
 @pytest.mark.parametrize(
     ("key", "version", "client", "told"),
     [
-        (12, 4, "orders", "Heartbeat in version 4 from client 'orders' is not served, versions 0 to 3 are"),
-        (12, -1, "", "Heartbeat in version -1 is not served, versions 0 to 3 are"),
+        (12, 5, "orders", "Heartbeat in version 5 from client 'orders' is not served, versions 0 to 4 are"),
+        (12, -1, "", "Heartbeat in version -1 is not served, versions 0 to 4 are"),
         (99, 7, "orders\n\u2028", r"request 99 in version 7 from client 'orders\n\u2028' is not served"),
         (99, 0, "x" * 300, f"request 99 in version 0 from client '{'x' * 100}' is not served"),
     ],
@@ -333,3 +333,22 @@ def test_api_versions_0_followed_at_once_by_metadata_0_yields_both_answers_in_or
         client.socket.sendall(frame(struct.pack(">hhih", 18, 0, 1, -1)) + frame(struct.pack(">hhihi", 3, 0, 2, -1, 0)))
         assert client.receive() == struct.pack(">ihi", 1, 0, 0)
         assert client.receive() == struct.pack(">iii", 2, 0, 0)
+
+
+@pytest.mark.spec("ADM-82")
+def test_what_kafka_2_8_serves_clients_is_served_in_its_versions() -> None:
+    """A client that is told a version of 2.8 or earlier asks for none, and sends these."""
+    newest = {
+        "Produce": 9, "Fetch": 12, "ListOffsets": 6, "Metadata": 11, "OffsetCommit": 8, "OffsetFetch": 7,
+        "FindCoordinator": 3, "JoinGroup": 7, "Heartbeat": 4, "LeaveGroup": 4, "SyncGroup": 5, "DescribeGroups": 5,
+        "ListGroups": 4, "SaslHandshake": 1, "ApiVersions": 3, "CreateTopics": 7, "DeleteTopics": 6, "DeleteRecords": 2,
+        "InitProducerId": 4, "OffsetForLeaderEpoch": 4, "AddPartitionsToTxn": 3, "AddOffsetsToTxn": 3, "EndTxn": 3,
+        "WriteTxnMarkers": 1, "TxnOffsetCommit": 3, "DescribeAcls": 2, "CreateAcls": 2, "DeleteAcls": 2,
+        "DescribeConfigs": 4, "AlterConfigs": 2, "AlterReplicaLogDirs": 2, "DescribeLogDirs": 2, "SaslAuthenticate": 2,
+        "CreatePartitions": 3, "DeleteGroups": 2, "ElectLeaders": 2, "IncrementalAlterConfigs": 1,
+        "AlterPartitionReassignments": 0, "ListPartitionReassignments": 0, "OffsetDelete": 0, "DescribeClientQuotas": 1,
+        "AlterClientQuotas": 1, "DescribeUserScramCredentials": 0, "AlterUserScramCredentials": 0, "DescribeCluster": 0,
+        "DescribeProducers": 0,
+    }  # fmt: skip
+    served = {s.api.name: s.versions[1] for s in load_handlers().values()}
+    assert {name: version for name, version in newest.items() if served.get(name, -1) < version} == {}

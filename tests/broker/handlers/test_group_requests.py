@@ -129,7 +129,7 @@ def test_member_ids_begin_with_who_the_client_says_it_is(stage: Stage, client: C
 
 
 @pytest.mark.spec("GRP-24")
-@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("version", range(8))
 def test_a_first_join_is_admitted_at_once_below_version_4(stage: Stage, client: Client, version: int) -> None:
     stage.lead()
     first = join(client, version=version)
@@ -139,9 +139,42 @@ def test_a_first_join_is_admitted_at_once_below_version_4(stage: Stage, client: 
         assert first.error_code == 0 and list(held.group.members) == [first.member_id]
     else:
         assert first.error_code == 79 and not held.group.members
-        assert (first.generation_id, first.protocol_name, first.leader, first.members) == (-1, "", "", [])
+        none = "" if version < 7 else None
+        assert (first.generation_id, first.protocol_name, first.leader, first.members) == (-1, none, "", [])
         assert join(client, version=version, member_id=first.member_id).error_code == 0
         assert list(held.group.members) == [first.member_id]
+
+
+@pytest.mark.spec("GRP-31", "GRP-41")
+def test_a_members_type_and_protocol_are_told_and_asked_for_in_the_newest_versions(
+    stage: Stage, client: Client
+) -> None:
+    """KIP-559: an assignment is for who means the same group, in the same way to share it out."""
+    stage.lead()
+    member_id = join(client, version=6).member_id
+    joined = join(client, version=7, member_id=member_id)
+    assert (joined.error_code, joined.protocol_type, joined.protocol_name) == (0, "consumer", "range")
+    refused = join(client, version=7, protocol_type="connect")
+    assert (refused.error_code, refused.protocol_type, refused.protocol_name) == (23, None, None)
+
+    def synced(version: int, kind: str | None, protocol: str | None, generation: int = 1) -> tuple[Any, ...]:
+        request = sync_group.SyncGroupRequest(
+            group_id="g",
+            generation_id=generation,
+            member_id=member_id,
+            protocol_type=kind,
+            protocol_name=protocol,
+            assignments=[sync_group.SyncGroupAssignment(member_id=member_id, assignment=b"mine")],
+        )
+        answer = client.call(sync_group.API, version, request)
+        return answer.error_code, answer.protocol_type, answer.protocol_name, answer.assignment
+
+    for kind, protocol in ((None, "range"), ("consumer", None), ("connect", "range"), ("consumer", "roundrobin")):
+        assert synced(5, kind, protocol) == (23, None, None, b"")
+    assert synced(5, "connect", "range", generation=2) == (22, None, None, b""), "its generation is looked at before"
+    assert synced(5, "consumer", "range") == (0, "consumer", "range", b"mine")
+    assert synced(5, "consumer", "roundrobin") == (23, None, None, b""), "of a stable group, too"
+    assert synced(4, "connect", "roundrobin") == (0, None, None, b"mine"), "not sent below version 5"
 
 
 class NoStaticMembers:

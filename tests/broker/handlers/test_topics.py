@@ -16,6 +16,7 @@ from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.security.principal import ANONYMOUS, USER, Principal
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.model.topic_configs import CONFIGS
+from kafkatool.core.protocol.codec.types import NO_UUID
 from kafkatool.core.protocol.messages import create_topics as create_api
 from kafkatool.core.protocol.messages import delete_topics as delete_api
 from kafkatool.core.protocol.messages.create_topics import (
@@ -247,6 +248,41 @@ def test_a_deletion_is_marked_and_waited_for(setup: Setup, zk: ZooKeeper) -> Non
     setup.cache.update(update(state("old.one", 0, -2, [1]), brokers=[live(1)]))
     answers = {t.name: t.error_code for t in setup.client.receive_response(delete_api.API, 3).topics}
     assert answers == {"old.one": 0, "none": 3}
+
+
+def test_what_is_named_by_an_id_is_refused_and_the_rest_deleted_and_errors_have_texts(
+    setup: Setup, zk: ZooKeeper
+) -> None:
+    unknown = bytes(15) + b"7"
+    entries = [
+        delete_api.DeleteTopicsTopic(name="old.one"),
+        delete_api.DeleteTopicsTopic(name="none"),
+        delete_api.DeleteTopicsTopic(name=None, topic_id=unknown),
+        delete_api.DeleteTopicsTopic(name="twice", topic_id=unknown),
+        delete_api.DeleteTopicsTopic(name=None),
+    ]
+    request = delete_api.DeleteTopicsRequest(topics=entries, timeout_ms=0)
+    answer = setup.client.call(delete_api.API, 6, request).topics
+    assert [(t.name, t.topic_id, t.error_code) for t in answer] == [
+        ("old.one", NO_UUID, 7),  # marked, but nobody deleted it in no time
+        ("none", NO_UUID, 3),
+        (None, unknown, 35),
+        ("twice", unknown, 42),
+        (None, NO_UUID, 42),
+    ]
+    assert all(t.error_message for t in answer)
+    assert zk.children(DeleteTopicsZnode.PATH) == ["old.one"]
+    setup.controller.is_active = False
+    answer = setup.client.call(delete_api.API, 6, request).topics
+    assert {(t.name, t.error_code) for t in answer} == {(t.name, 41) for t in entries}
+
+
+@pytest.mark.parametrize("version", [6, 7])
+def test_the_newest_versions_tell_what_was_made_and_no_id(setup: Setup, version: int) -> None:
+    made = create(setup, topic("t", 4, 2), version=version)["t"]
+    assert (made.error_code, made.num_partitions, made.replication_factor, made.topic_id) == (7, 4, 2, NO_UUID)
+    would = create(setup, topic("u", 4, 2), version=version, validate_only=True)["u"]
+    assert (would.error_code, would.num_partitions, would.replication_factor, would.topic_id) == (0, 4, 2, NO_UUID)
 
 
 @pytest.mark.parametrize(("version", "code"), [(3, 73), (2, 42)])

@@ -1,4 +1,7 @@
-"""AlterConfigs (key 33), versions 0-1: all settings of a resource anew. Source: Kafka 2.3.1 message/AlterConfigs*.json."""
+"""AlterConfigs (key 33), versions 0-2, 2 flexible: all settings of a resource anew.
+
+Source: Kafka 2.8.2 message/AlterConfigs*.json.
+"""
 
 from kafkatool.core.protocol.codec.schema import Api, Request
 from kafkatool.core.protocol.codec.types import Int8, Int16, Int32, message
@@ -47,4 +50,4 @@ class AlterConfigsResponse:
     resources: list[AlterConfigsResult]
 
 
-API = Api(33, "AlterConfigs", 0, 1, AlterConfigsRequest, AlterConfigsResponse)
+API = Api(33, "AlterConfigs", 0, 2, AlterConfigsRequest, AlterConfigsResponse, flexible_from=2)

@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42), versions 0-1. Source: Kafka 2.3.1 message/DeleteGroups*.json."""
+"""DeleteGroups (key 42), versions 0-2, 2 flexible. Source: Kafka 2.8.2 message/DeleteGroups*.json."""
 
 from kafkatool.core.protocol.codec.schema import Api, Request
 from kafkatool.core.protocol.codec.types import Int16, Int32, message
@@ -27,4 +27,4 @@ class DeleteGroupsResponse:
     results: list[DeleteGroupsResult]
 
 
-API = Api(42, "DeleteGroups", 0, 1, DeleteGroupsRequest, DeleteGroupsResponse)
+API = Api(42, "DeleteGroups", 0, 2, DeleteGroupsRequest, DeleteGroupsResponse, flexible_from=2)

@@ -1,6 +1,6 @@
-"""DeleteRecords (key 21), versions 0-1: drop what lies below an offset (KIP-107).
+"""DeleteRecords (key 21), versions 0-2, 2 flexible: drop what lies below an offset (KIP-107).
 
-Source: Kafka 2.3.1 message/DeleteRecords*.json.
+Source: Kafka 2.8.2 message/DeleteRecords*.json.
 """
 
 from kafkatool.core.protocol.codec.schema import Api, Request
@@ -56,4 +56,4 @@ class DeleteRecordsResponse:
     topics: list[DeleteRecordsTopicResult]
 
 
-API = Api(21, "DeleteRecords", 0, 1, DeleteRecordsRequest, DeleteRecordsResponse)
+API = Api(21, "DeleteRecords", 0, 2, DeleteRecordsRequest, DeleteRecordsResponse, flexible_from=2)

@@ -1,4 +1,4 @@
-"""Heartbeat (key 12), versions 0-3: a member is alive and of this generation."""
+"""Heartbeat (key 12), versions 0-4, 4 flexible: a member is alive and of this generation."""
 
 from typing import Annotated
 
@@ -24,4 +24,4 @@ class HeartbeatResponse:
     error_code: Int16 = 0
 
 
-API = Api(12, "Heartbeat", 0, 3, HeartbeatRequest, HeartbeatResponse)
+API = Api(12, "Heartbeat", 0, 4, HeartbeatRequest, HeartbeatResponse, flexible_from=4)

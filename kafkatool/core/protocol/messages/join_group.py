@@ -1,10 +1,10 @@
-"""JoinGroup (key 11), versions 0-5: a member enters a group or its next generation."""
+"""JoinGroup (key 11), versions 0-7, 6 flexible: a member enters a group or its next generation."""
 
 from dataclasses import field
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int16, Int32, Since, message
+from kafkatool.core.protocol.codec.types import Int16, Int32, NullSince, Since, message
 
 
 @message
@@ -39,15 +39,16 @@ class JoinGroupResponseMember:
 
 @message
 class JoinGroupResponse:
-    """``members`` is for the leader only, else empty. -1 and "" on error."""
+    """``members`` is for the leader only, else empty. -1, "" and from version 7 on None on error (KIP-559)."""
 
     throttle_time_ms: Annotated[Int32, Since(2)] = 0
     error_code: Int16 = 0
     generation_id: Int32 = -1
-    protocol_name: str = ""
+    protocol_type: Annotated[str | None, Since(7)] = None
+    protocol_name: Annotated[str | None, NullSince(7)] = ""
     leader: str = ""
     member_id: str = ""
     members: list[JoinGroupResponseMember] = field(default_factory=list)
 
 
-API = Api(11, "JoinGroup", 0, 5, JoinGroupRequest, JoinGroupResponse)
+API = Api(11, "JoinGroup", 0, 7, JoinGroupRequest, JoinGroupResponse, flexible_from=6)

@@ -1,4 +1,4 @@
-"""LeaveGroup (key 13), versions 0-3: members go. Source: KIP-345, Kafka 2.8.2 message/LeaveGroup*.json."""
+"""LeaveGroup (key 13), versions 0-4, 4 flexible: members go. Source: KIP-345, Kafka 2.8.2 message/LeaveGroup*.json."""
 
 from dataclasses import field
 from typing import Annotated
@@ -42,4 +42,4 @@ class LeaveGroupResponse:
     members: Annotated[list[LeftMember], Since(3)] = field(default_factory=list)
 
 
-API = Api(13, "LeaveGroup", 0, 3, LeaveGroupRequest, LeaveGroupResponse)
+API = Api(13, "LeaveGroup", 0, 4, LeaveGroupRequest, LeaveGroupResponse, flexible_from=4)

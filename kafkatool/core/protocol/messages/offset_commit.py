@@ -1,4 +1,4 @@
-"""OffsetCommit (key 8), versions 0-7: remember how far a group has read. Version 0 is about offsets in ZooKeeper."""
+"""OffsetCommit (key 8), versions 0-8, 8 flexible: how far a group has read. Version 0 is about offsets in ZooKeeper."""
 
 from typing import Annotated
 
@@ -61,4 +61,4 @@ class OffsetCommitResponse:
     topics: list[OffsetCommitResponseTopic]
 
 
-API = Api(8, "OffsetCommit", 0, 7, OffsetCommitRequest, OffsetCommitResponse)
+API = Api(8, "OffsetCommit", 0, 8, OffsetCommitRequest, OffsetCommitResponse, flexible_from=8)

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (key 23), versions 0-3: where an epoch ends in the leader's log (BRK-61; KIP-101, KIP-279)."""
+"""OffsetForLeaderEpoch (key 23), versions 0-4, 4 flexible: where an epoch ends in a leader's log (BRK-61; KIP-101, 279)."""
 
 from typing import Annotated
 
@@ -57,4 +57,4 @@ class OffsetForLeaderEpochResponse:
     topics: list[OffsetForLeaderEpochResponseTopic]
 
 
-API = Api(23, "OffsetForLeaderEpoch", 0, 3, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse)
+API = Api(23, "OffsetForLeaderEpoch", 0, 4, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, flexible_from=4)
