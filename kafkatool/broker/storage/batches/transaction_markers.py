@@ -3,11 +3,23 @@
 from struct import Struct
 from typing import NamedTuple
 
-from kafkatool.core.protocol.records.batches import CONTROL, TRANSACTIONAL, Record, encode_batch, iter_records
+from kafkatool.core.protocol.codec.types import Buffer
+from kafkatool.core.protocol.records.batches import (
+    CONTROL,
+    TRANSACTIONAL,
+    BatchHeader,
+    Record,
+    decode_records,
+    encode_batch,
+    iter_records,
+)
 
 _KEY = Struct(">hh")  # version, type
 _VALUE = Struct(">hi")  # version, coordinator epoch
 _ABORT, _COMMIT = 0, 1
+_DELETE_HORIZON = (
+    0x40  # of a batch's attributes: its base timestamp tells from when on compaction may drop it (KIP-534)
+)
 
 
 class Marker(NamedTuple):
@@ -53,3 +65,25 @@ def abort_marker(transaction: OpenTransaction, now_ms: int) -> bytearray:
     """
     marker = Marker(committed=False, coordinator_epoch=max(transaction.coordinator_epoch, 0))
     return encode_marker(transaction.producer_id, transaction.producer_epoch, marker, now_ms)
+
+
+def delete_horizon_ms(header: BatchHeader) -> int | None:
+    """Return from when on the control batch may be dropped; None: nobody has found it to be alone yet (TXN-68)."""
+    return header.base_timestamp if header.attributes & _DELETE_HORIZON else None
+
+
+def with_delete_horizon(batch: memoryview, header: BatchHeader, horizon_ms: int) -> Buffer:
+    """Return the control batch with the time from which on it may be dropped; what it says, and when, stays."""
+    return encode_batch(
+        decode_records(batch),
+        codec=header.codec,
+        base_offset=header.base_offset,
+        last_offset=header.last_offset,
+        leader_epoch=header.partition_leader_epoch,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        attributes=header.attributes | _DELETE_HORIZON,
+        base_timestamp=horizon_ms,
+        max_timestamp=header.max_timestamp,
+    )

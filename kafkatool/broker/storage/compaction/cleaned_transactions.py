@@ -1,7 +1,8 @@
 """The transactions of a log in compaction: records of aborted ones go, and in the end their markers (BRK-167).
 
 A marker stays while any batch of its transaction was still there when the log was read: without it the transaction
-would look open. After that it goes as a tombstone goes. Source: Kafka 2.3.1 log/LogCleaner.scala (its header).
+would look open. Then it stays for ``delete.retention.ms``, as a replica may have that batch and not the marker yet. Source:
+Kafka 2.3.1 log/LogCleaner.scala (its header); KIP-534.
 """
 
 from bisect import bisect_right
@@ -29,8 +30,11 @@ class CleanedTransactions:
         return self._around(header) is not None
 
     def end(self, marker: BatchHeader) -> tuple[bool, AbortedTransaction | None]:
-        """Tell at a marker whether any batch of its transaction is left, and the aborted one to note with it if so."""
-        if marker.producer_id not in self._with_batches:
+        """Tell at a marker whether any batch of its transaction is left, and the aborted one to note with it if so.
+
+        A control batch that Kafka's cleaner has emptied ends nothing.
+        """
+        if marker.producer_id not in self._with_batches or not marker.record_count:
             return False, None
         self._with_batches.discard(marker.producer_id)
         ended = self._around(marker)

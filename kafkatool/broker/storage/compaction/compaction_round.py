@@ -6,10 +6,12 @@ only putting a finished segment in place takes its lock. Source: Kafka 2.3.1 log
 """
 
 import logging
+import time
 from collections.abc import Iterable, Sequence
 
 from kafkatool.broker.storage.batches.batch_filter import empty_batch, filter_batch, keys_of
 from kafkatool.broker.storage.batches.batch_scan import scan_batches
+from kafkatool.broker.storage.batches.transaction_markers import delete_horizon_ms, with_delete_horizon
 from kafkatool.broker.storage.compaction.cleaned_transactions import CleanedTransactions
 from kafkatool.broker.storage.compaction.compaction_plan import CleanPlan, group_segments
 from kafkatool.broker.storage.compaction.log_snapshot import LogSnapshot
@@ -133,7 +135,7 @@ class CompactionRound:
             if aborted:
                 copy.aborted.append(aborted)
             is_last = last is not None and last.last_offset is None and last.producer_epoch == header.producer_epoch
-            return batch if has_data or keeps_deletes or is_last else None
+            return batch if has_data or is_last else self._alone(header, batch)
         tells_sequence = last is not None and last.last_offset == header.last_offset
         if self._transactions.is_aborted(header):
             kept: Buffer | None = None
@@ -144,6 +146,19 @@ class CompactionRound:
         if kept is None and tells_sequence:
             return empty_batch(batch) if header.record_count else batch
         return kept
+
+    def _alone(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
+        """Let a marker of which nothing else is left stay for ``delete.retention.ms`` after it was first found so.
+
+        Not by its file's age, as a tombstone: that says nothing of when the last record of its transaction went.
+        """
+        if not header.record_count:
+            return None  # emptied by Kafka's cleaner
+        now_ms = int(time.time() * 1000)
+        horizon_ms = delete_horizon_ms(header)
+        if horizon_ms is None:
+            return with_delete_horizon(batch, header, now_ms + self._log.config.delete_retention_ms)
+        return batch if horizon_ms > now_ms else None
 
     def _wanted(self, offset: int, key: bytes | None, has_value: bool, *, keeps_deletes: bool) -> bool:
         if offset > self._latest:

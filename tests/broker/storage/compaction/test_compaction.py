@@ -1,16 +1,21 @@
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkatool.broker.storage.batches.batch_filter import empty_batch
+from kafkatool.broker.storage.batches.transaction_markers import read_marker
+from kafkatool.broker.storage.compaction import compaction_round
+from kafkatool.broker.storage.compaction.cleaned_transactions import CleanedTransactions
 from kafkatool.broker.storage.compaction.offset_map import ENTRY_BYTES
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.producers.producer_state import UNVERIFIED
-from kafkatool.core.protocol.records.batches import iter_batches
+from kafkatool.core.protocol.records.batches import TRANSACTIONAL, decode_records, iter_batches, read_header
 from kafkatool.core.protocol.records.compression import Codec
 from tests.broker.storage.batch_builders import batch, marker
 from tests.broker.storage.compaction.compacting import (
@@ -201,6 +206,96 @@ def test_records_of_aborted_transactions_go_and_their_markers_after_them(tmp_pat
         clean(log)
     assert [h.base_offset for _, h in iter_batches(everything(log))] == [0, 2, 6, 7, 8]
     assert compacted_log(tmp_path).last_stable_offset == 9
+
+
+def transaction(log: Log, producer_id: int, *keys: str, commit: bool) -> None:
+    """Append one of these records as a follower does, and its marker."""
+    for number, key in enumerate(keys):
+        written = batch(
+            base_offset=log.log_end_offset,
+            key=key.encode(),
+            value=b"of %d" % producer_id,
+            producer=(producer_id, 0, number),
+            attributes=TRANSACTIONAL,
+            epoch=0,
+        )
+        log.append_as_follower(memoryview(written))
+    ended = marker(commit=commit, producer=(producer_id, 0), base_offset=log.log_end_offset)
+    log.append_as_follower(memoryview(ended))
+    log.high_watermark = log.log_end_offset
+
+
+@pytest.mark.spec("TXN-68", "BRK-167")
+def test_records_of_committed_transactions_compete_by_key_and_those_of_aborted_ones_do_not(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path)
+    append(log, [("a", "1"), ("b", "1"), ("c", "1")])
+    transaction(log, 7, "a", "x", commit=True)
+    transaction(log, 8, "b", "y", commit=False)
+    transaction(log, 9, "x", "z", commit=True)
+    roll(log)
+    clean(log)
+    left = [(r.key, r.value) for r in consumed(log) if len(r.key or b"") == 1]
+    assert left == [(b"b", b"1"), (b"c", b"1"), (b"a", b"of 7"), (b"x", b"of 9"), (b"z", b"of 9")]
+
+
+@pytest.mark.spec("TXN-68")
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_marker_stays_for_delete_retention_from_the_pass_that_first_found_it_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit: bool
+) -> None:
+    now_s = time.time()
+    monkeypatch.setattr(compaction_round, "time", SimpleNamespace(time=lambda: now_s))
+    log = compacted_log(tmp_path, delete_retention_ms="60000", segment_bytes="130")  # too small to grow together
+    transaction(log, 7, "a", commit=commit)
+    transaction(log, 7, "b", commit=commit)  # its last batch is not that of the first transaction
+
+    def round_on(key: str) -> list[tuple[int, int]]:
+        """Clean once; return offset and time of the markers that are left."""
+        append(log, [(key, "1")])
+        roll(log)
+        for segment in list(log.segments)[:-1]:  # as files are that were written a day ago
+            os.utime(segment.file.fileno(), (now_s - 86_400,) * 2)
+        assert clean(log) == 1
+        found = []
+        for position, header in iter_batches(data := everything(log)):
+            if header.is_control:
+                (record,) = decode_records(data[position : position + header.size_bytes])
+                said = read_marker(data[position : position + header.size_bytes])
+                assert said is not None and (said.committed, said.coordinator_epoch) == (commit, 7)
+                assert (header.producer_id, header.producer_epoch, header.max_timestamp) == (7, 0, record.timestamp)
+                found.append((header.base_offset, record.timestamp))
+        return found
+
+    both = [(1, 1000), (3, 1000)]
+    assert round_on("a") == both, "the record was there when the round began"
+    assert round_on("c") == both, "found alone"
+    now_s += 59.9
+    assert round_on("d") == both
+    now_s += 0.2
+    assert round_on("e") == both[1:], "the other's last batch is there still: it tells the sequence"
+    reopened = compacted_log(tmp_path)
+    assert reopened.last_stable_offset == reopened.log_end_offset
+
+
+@pytest.mark.spec("TXN-68")
+def test_a_control_batch_that_kafka_has_emptied_ends_nothing(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path)
+    opened = batch(key=b"a", producer=(7, 0, 0), attributes=TRANSACTIONAL, epoch=0)
+    emptied = empty_batch(memoryview(marker(commit=False, producer=(7, 0), base_offset=1)))
+    log.append_as_follower(memoryview(opened))
+    log.append_as_follower(memoryview(emptied))
+    log.high_watermark = log.log_end_offset
+    assert [one.first_offset for one in log.open_transactions()] == [0]
+    reopened = compacted_log(tmp_path)
+    assert (reopened.last_stable_offset, [one.first_offset for one in reopened.open_transactions()]) == (0, [0])
+    header = read_header(emptied)
+    assert header is not None and header.record_count == 0
+    pass_ = CleanedTransactions([])
+    begun = read_header(opened)
+    assert begun is not None and not pass_.is_aborted(begun)
+    assert pass_.end(header) == (False, None)
+    whole = read_header(marker(commit=True, producer=(7, 0), base_offset=2))
+    assert whole is not None and pass_.end(whole) == (True, None), "its record is left still"
 
 
 @pytest.mark.spec("BRK-167")
