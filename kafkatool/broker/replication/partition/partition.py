@@ -232,6 +232,8 @@ class Partition:
             if log is None or not (still is None or still()):
                 raise AppendError(ErrorCode.NOT_LEADER_FOR_PARTITION, f"{self.tp} is not led here")
             if acks == ALL_IN_SYNC and len(self.in_sync.members) < log.config.min_insync_replicas:
+                if not origin_client and not isinstance(records, OlderEntries):
+                    log.check_marker(records)  # one that comes too late is not to be sent again (TXN-59)
                 raise AppendError(
                     ErrorCode.NOT_ENOUGH_REPLICAS,
                     f"{self.tp}: {len(self.in_sync.members)} replicas in sync, "

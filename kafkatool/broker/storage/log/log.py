@@ -34,6 +34,7 @@ class Log:
         reader = LogReader(state)
         # The operations of the parts are the log's, bound here: a call costs no layer.
         self.append_as_leader = writer.append_as_leader
+        self.check_marker = writer.check_marker
         self.append_entries = writer.append_entries
         self.append_as_follower = writer.append_as_follower
         self.roll = writer.roll

@@ -23,7 +23,13 @@ from kafkatool.broker.storage.producers.producer_snapshot import delete_snapshot
 from kafkatool.broker.storage.producers.producer_state import Verification
 from kafkatool.broker.storage.segment.segment import FRESH_SUFFIX, MAX_RELATIVE_OFFSET, Segment, must_roll
 from kafkatool.broker.storage.segment.transaction_index import OpenTransactionIndex
-from kafkatool.core.protocol.records.batches import CONTROL, TRANSACTIONAL, BatchHeader, set_base_offset_and_epoch
+from kafkatool.core.protocol.records.batches import (
+    CONTROL,
+    TRANSACTIONAL,
+    BatchHeader,
+    read_header,
+    set_base_offset_and_epoch,
+)
 
 log = logging.getLogger(__name__)
 
@@ -119,6 +125,16 @@ class LogWriter:
             info = AppendInfo(base, last, entries.append_time_ms, state.log_start_offset)
         self._flush_if_due(state.config)
         return info
+
+    def check_marker(self, batch: bytearray | memoryview) -> None:
+        """Check that the batch is no marker that comes too late, before it is looked at what else forbids it.
+
+        Raises AppendError.
+        """
+        header = read_header(batch)
+        if header is not None and header.attributes & CONTROL:
+            with self._state.lock:
+                self._check_coordinators(memoryview(batch), header, None)
 
     def _check_coordinators(self, batch: memoryview, header: BatchHeader, verification: Verification | None) -> None:
         """Check a marker, or offsets that a transaction commits: what was held up must not end or open a later one."""
