@@ -100,6 +100,8 @@ class Verifier:
             old = other.question
             if old.transactional_id != new.transactional_id:
                 return False
+            if old.producer_id != new.producer_id:
+                return True  # their epochs tell nothing of which came first: the coordinator will
             is_fenced = is_fenced or old.producer_epoch > new.producer_epoch
             is_same = old.producer_epoch == new.producer_epoch
             return old.producer_epoch < new.producer_epoch or (
@@ -107,7 +109,8 @@ class Verifier:
             )
 
         for other in self._channels.drop(ends):
-            was_fenced = other.question.producer_epoch < new.producer_epoch
+            old = other.question
+            was_fenced = old.producer_id == new.producer_id and old.producer_epoch < new.producer_epoch
             other.tell(ErrorCode.PRODUCER_FENCED if was_fenced else ErrorCode.NETWORK_EXCEPTION)
         if is_fenced:
             asked.tell(ErrorCode.PRODUCER_FENCED)

@@ -103,8 +103,9 @@ class Asking:
         id_: str = "id",
         group: str | None = None,
         timeout_ms: float = 60_000,
+        producer_id: int = 7,
     ) -> None:
-        question = Question(id_, 7, epoch, partitions, group)
+        question = Question(id_, producer_id, epoch, partitions, group)
         self._verifier.ask(question, timeout_ms, lambda answer: self.told.update({name: dict(answer)}))
 
 
@@ -177,6 +178,21 @@ def test_of_unequal_epochs_the_lower_is_fenced_whichever_came_first(asking: Aski
     asking.channels.exchange(coordinator)
     assert [t.producer_epoch for t in coordinator.requests[0].transactions] == [1]
     assert asking.told["epoch 1"] == codes(A, code=NONE)
+
+
+@pytest.mark.spec("TXN-78")
+@pytest.mark.parametrize("places", [(A, A), (A, B)], ids=["of a partition", "of two"])
+@pytest.mark.parametrize("epochs", [(32_766, 0), (0, 5)], ids=["used up", "forgotten"])
+def test_epochs_of_two_producer_ids_are_not_compared_the_older_asks_again(
+    asking: Asking, epochs: tuple[int, int], places: tuple[TopicPartition, TopicPartition]
+) -> None:
+    asking.ask("older", epochs[0], places[0], producer_id=7)
+    asking.ask("newer", epochs[1], places[1], producer_id=8)
+    assert asking.told == {"older": codes(places[0], code=AGAIN)}
+    coordinator = Coordinator()
+    asking.channels.exchange(coordinator)
+    assert [(t.producer_id, t.producer_epoch) for t in coordinator.requests[0].transactions] == [(8, epochs[1])]
+    assert asking.told["newer"] == codes(places[1], code=NONE)
 
 
 @pytest.mark.spec("TXN-74")
