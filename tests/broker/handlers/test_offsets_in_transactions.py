@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkatool.broker.groups.coordinator import OffsetToCommit
+from kafkatool.broker.groups.coordinator import GroupCoordinator, OffsetToCommit
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked
 from kafkatool.broker.groups.records import OffsetValue
 from kafkatool.broker.groups.states import GroupState
@@ -21,9 +21,10 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import add_offsets_to_txn
 from kafkatool.core.protocol.messages import txn_offset_commit as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.records.batches import read_header
+from kafkatool.core.protocol.records.batches import iter_batches, read_header
 from tests.broker.groups.test_coordinator import OFFSETS_PARTITION, A, B, Stage, owned_group
 from tests.broker.handlers.served import Client, broker_of, handler_context, live, state, update
+from tests.broker.storage.logs import everything
 from tests.broker.transactions.stage import OFFSETS, OWN
 from tests.broker.transactions.stage import stage as transactions_stage
 
@@ -220,6 +221,53 @@ def test_its_batch_has_the_transactions_bit_and_identity_and_the_sequence_0_each
 def test_the_codes_of_its_append(client: Client, verified: Verified, appended: int, told: int) -> None:
     verified.codes = [ErrorCode(appended)]
     assert commit(client, 3, A, B) == [told, told]
+
+
+@pytest.mark.spec("TXN-83", "TXN-72", "TXN-86")
+def test_a_real_coordinator_and_a_real_log_verify_it_look_at_its_epoch_and_not_at_its_sequence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with transactions_stage(tmp_path, monkeypatch) as on:
+        world, asked = on.world, list[Identity]()
+        world.know(A, B, brokers={1: 9001, 2: 9002})
+        groups = GroupCoordinator(world.config, world.manager, world.cache, world.scheduler, count_partitions=lambda: 1)
+        groups.on_leadership_change([world.partition(OFFSETS)], [])
+        on.settle()
+        verify = on.coordinator.verify
+
+        def noting(id_: str, who: Identity, partitions: Any) -> Any:
+            asked.append(who)
+            return verify(id_, who, partitions)
+
+        monkeypatch.setattr(on.coordinator, "verify", noting)
+        context = handler_context(groups=groups, metadata_cache=world.cache, config=world.config)
+        log = world.partition(OFFSETS).log
+        with broker_of(SERVED, context) as client:
+
+            def commits(who: Identity, *places: TopicPartition, id_: str = "id") -> int:
+                named = {"producer_id": who.producer_id, "producer_epoch": who.epoch}
+                return max(commit(client, 3, *places, transactional_id=id_, **named))
+
+            _, mine = on.init("id")
+            assert commits(mine) == ErrorCode.INVALID_TXN_STATE, "nothing was added"
+            assert commits(mine, id_="other") == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            assert commits(Identity(mine.producer_id, mine.epoch + 1)) == ErrorCode.INVALID_PRODUCER_EPOCH
+            assert log.log_end_offset == 0
+            assert on.add("id", mine, OFFSETS) is NONE
+            assert (commits(mine), commits(mine, A, B)) == (NONE, NONE)
+            headers = [h for _, h in iter_batches(everything(log))]
+            assert [(h.producer_id, h.producer_epoch, h.base_sequence) for h in headers] == [(*mine, 0)] * 2
+            assert on.end("id", mine, committed=True) is NONE
+            assert commits(mine) == ErrorCode.INVALID_TXN_STATE, "late"
+            _, renewed = on.init("id", mine)
+            assert on.add("id", renewed, OFFSETS) is NONE and commits(renewed) == NONE
+            end = log.log_end_offset
+            asked.clear()
+            assert (commits(mine), asked) == (ErrorCode.INVALID_PRODUCER_EPOCH, []), "the log knows it"
+            assert on.end("id", renewed, committed=False) is NONE
+            on.coordinator.shutdown()
+            assert commits(renewed) == AWAY, "what a Produce is told 19 of"
+            assert log.log_end_offset == end + 1, "the marker"
 
 
 @pytest.mark.spec("TXN-86")

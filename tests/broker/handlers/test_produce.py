@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkatool.broker.handlers.call import load_handlers
+from kafkatool.broker.replication.leading.verified_appends import Answer, Question
 from kafkatool.broker.storage.producers.producer_state import UNVERIFIED
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.frames import decode_response, encode_request
@@ -289,6 +290,27 @@ def test_in_an_open_transaction_neither_another_id_nor_acks_1_is_noticed(broker:
     message = request(batch(attributes=TRANSACTIONAL, producer=(7, 0, 1)), acks=1)
     assert codes(client, 7, replace(message, transactional_id="another's")) == [0]
     assert (log.log_end_offset, [one.producer_id for one in log.open_transactions()]) == (2, [7])
+
+
+@pytest.mark.spec("TXN-97", "TXN-72")
+@pytest.mark.parametrize("acks", [0, 1])
+def test_a_batch_of_a_transaction_is_taken_whatever_acks_it_has(broker: World, client: Client, acks: int) -> None:
+    tp, log = TopicPartition("t", 0), broker.partition().log
+    broker.know(tp, TopicPartition("__transaction_state", 0))
+    asked: list[Question] = []
+
+    def in_it(question: Question, _timeout_ms: float, done: Callable[[Answer], None]) -> None:
+        asked.append(question)
+        done({tp: 0})
+
+    broker.manager.verified_appends.ask_by(in_it)
+    for sequence in (0, 1):
+        sent = request(batch(attributes=TRANSACTIONAL, producer=(7, 0, sequence)), acks=acks)
+        client.send_request(API, 8, replace(sent, transactional_id="tx"))
+        if acks:
+            assert client.receive_response(API, 8).topics[0].partitions[0].error_code == 0
+    assert codes(client, 8, request(batch(), acks=1)) == [0], "the connection of who waits for no answer is there still"
+    assert (log.log_end_offset, [one.first_offset for one in log.open_transactions()], len(asked)) == (3, [0], 1)
 
 
 @pytest.mark.spec("TXN-74")

@@ -1,5 +1,6 @@
 """Requests of transactions as they come over the wire: versions, order of checks, codes."""
 
+import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -201,6 +202,26 @@ def test_partitions_are_looked_at_before_who_asks(on: Served, version: int) -> N
     on.stage.world.follow(OWN, epoch=5)
     on.stage.coordinator.on_leadership_change([], [on.stage.world.partition(OWN)])
     assert on.add(version, me, HERE) == {HERE: ErrorCode.COORDINATOR_NOT_AVAILABLE}, "before that it does not lead"
+
+
+@pytest.mark.spec("TXN-35", "TXN-34")
+@pytest.mark.parametrize("version", [3, 4])
+def test_versions_3_and_4_are_flexible_with_their_headers(on: Served, version: int) -> None:
+    """Byte for byte: request header 2, response header 1, and tags, none of them, at the end of all there is."""
+    me, tags = on.init(0)[1], b"\0"
+    identity = struct.pack(">qh", *me)
+    asked = b"\2" + b"\5here" + b"\2" + bytes(4) + tags  # one topic, one partition
+    told = b"\2" + b"\5here" + b"\2" + bytes(4) + b"\0\0" + tags + tags
+    header = struct.pack(">hhih", 24, version, 77, 4) + b"test" + tags
+    if version == 3:
+        request, answer = b"\3id" + identity + asked + tags, bytes(4) + told + tags
+    else:
+        request = b"\2" + b"\3id" + identity + b"\0" + asked + tags + tags
+        answer = bytes(4) + b"\0\0" + b"\2" + b"\3id" + told + tags + tags
+    frame = header + request
+    on.client.socket.sendall(struct.pack(">i", len(frame)) + frame)
+    assert bytes(on.client.receive()) == struct.pack(">i", 77) + tags + answer
+    assert described(on).partitions == {HERE}
 
 
 def described(on: Served) -> DescribedTransaction:
@@ -495,6 +516,38 @@ def test_markers_of_an_old_epoch_and_of_a_former_coordinator_are_refused(on: Ser
     outcomes: list[int] = []
     on.stage.remote_markers.write(end_of_old, lambda done: outcomes.extend(done[0].values()))
     assert outcomes == [ErrorCode.INVALID_PRODUCER_EPOCH]
+
+
+@pytest.mark.spec("TXN-59", "TXN-99")
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_marker_is_refused_in_the_order_of_the_checks(on: Served, version: int) -> None:
+    world, nowhere = on.stage.world, TopicPartition("nowhere", 0)
+
+    def write(producer_epoch: int, coordinator_epoch: int, place: TopicPartition = HERE) -> int:
+        marker = markers.TxnMarker(
+            producer_id=7,
+            producer_epoch=producer_epoch,
+            committed=False,
+            topics=[markers.WriteTxnMarkersTopic(topic=place.topic, partitions=[place.partition])],
+            coordinator_epoch=coordinator_epoch,
+        )
+        (answer,) = on.client.call(markers.API, version, markers.WriteTxnMarkersRequest(markers=[marker])).markers
+        code: int = answer.topics[0].partitions[0].error_code
+        return code
+
+    assert write(3, 5) == NONE
+    world.logs.update_topic_config(HERE.topic, {"min.insync.replicas": "2"})
+    end = world.partition(HERE).log.log_end_offset
+    assert write(2, 4) == ErrorCode.INVALID_PRODUCER_EPOCH, "the producer's epoch, the coordinator's,"
+    assert write(3, 4) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert write(3, 5) == write(4, 5) == ErrorCode.NOT_ENOUGH_REPLICAS, "and then whether enough are in sync"
+    assert world.partition(HERE).log.log_end_offset == end
+    world.follow(HERE, epoch=5)
+    assert write(2, 4) == write(3, 5) == ErrorCode.NOT_LEADER_FOR_PARTITION, "who leads comes before"
+    world.logs.take_offline(world.partition(HERE).log.directory.parent, OSError("gone"))
+    world.scheduler.run()
+    assert write(2, 4) == ErrorCode.KAFKA_STORAGE_ERROR, "a replica whose disk has failed has no role"
+    assert write(2, 4, nowhere) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.spec("TXN-59")

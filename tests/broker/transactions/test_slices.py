@@ -7,12 +7,16 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from kafkatool.broker.runtime import yielding
 from kafkatool.broker.transactions.records import encode_key, encode_value
 from kafkatool.broker.transactions.transaction import Identity, Transaction
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -119,3 +123,38 @@ def test_ids_of_a_lost_partition_are_refused_at_once_and_freed_later_one_by_one(
     for job in on.take_jobs():
         job()
     assert [sys.getrefcount(entry) for entry in held] == [count - 1 for count in counts]
+
+
+@pytest.mark.spec("TXN-15")
+def test_others_are_served_between_any_two_ids_and_no_thread_comes_for_one(
+    on: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = 20
+    fill(on, ids)
+    on.succeed(Mortal())
+    seconds, pauses = count(), list[ErrorCode]()
+    with ThreadPoolExecutor(1) as others:
+
+        def ask() -> ErrorCode:
+            return on.coordinator.verify("another", Identity(1, 0), frozenset({HERE}))[HERE]
+
+        def pause(_: float) -> None:
+            pauses.append(others.submit(ask).result(60))  # a lock that is held over the pause keeps it from an answer
+
+        others.submit(ask).result(60)
+        threads = threading.active_count()
+        # Each id takes a second by this clock: more than may be done at a stretch.
+        monkeypatch.setattr(yielding, "time", SimpleNamespace(perf_counter=lambda: next(seconds), sleep=pause))
+
+        def told(act: Callable[[], object]) -> list[ErrorCode]:
+            pauses.clear()
+            act()
+            assert threading.active_count() == threads
+            return list(pauses)
+
+        unknown = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert told(on.coordinator.time_out) == [unknown] * ids * 2, "what takes too long to begin, and to end"
+        assert told(on.coordinator.expire) == [unknown] * ids
+        on.world.follow(OWN, epoch=5)
+        lost = [on.world.partition(OWN)]
+        assert told(lambda: on.coordinator.on_leadership_change([], lost)) == [ErrorCode.NOT_COORDINATOR] * ids

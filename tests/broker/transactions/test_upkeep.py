@@ -803,6 +803,44 @@ def test_a_decision_is_made_under_the_lock_of_its_id(on: Stage, monkeypatch: pyt
     assert locked == [["id"]]
 
 
+@pytest.mark.spec("TXN-18")
+@pytest.mark.parametrize("decision", ["time_out", "has_expired", "complete"])
+def test_what_nobody_asks_for_is_decided_under_the_lock_of_its_id_too(
+    on: Stage, monkeypatch: pytest.MonkeyPatch, decision: str
+) -> None:
+    mine, _other = on.init("id")[1], on.init("other")
+    assert on.add("id", mine, HERE) is NONE
+    decide, locked = getattr(decisions, decision), list[list[str]]()
+
+    def noting(*args: Any) -> Any:
+        locked.append([entry.id for entry in on.coordinator.owned.all() if entry.lock.locked()])
+        return decide(*args)
+
+    monkeypatch.setattr(decisions, decision, noting)
+    if decision == "complete":
+        assert on.end("id", mine, committed=True) is NONE
+        assert locked == [["id"]]
+    else:
+        {"time_out": on.coordinator.time_out, "has_expired": on.coordinator.expire}[decision]()
+        assert locked == [["id"], ["other"]]
+
+
+@pytest.mark.spec("TXN-18", "TXN-43")
+@pytest.mark.parametrize("committed", [True, False])
+def test_an_id_that_is_empty_again_has_no_start(on: Stage, committed: bool) -> None:
+    mine = on.init("id")[1]
+    on.passed_ms += 5000
+    assert on.add("id", mine, HERE) is on.end("id", mine, committed=committed) is NONE
+    ended = on.coordinator.describe("id")
+    assert not isinstance(ended, ErrorCode) and ended.value.start_ms == 5000
+    assert on.init("id")[0] is NONE
+    for _ in range(2):
+        found = on.coordinator.describe("id")
+        assert not isinstance(found, ErrorCode)
+        assert (found.state, found.value.start_ms, found.partitions) == (TransactionState.EMPTY, -1, frozenset())
+        on.succeed(Mortal())  # as it was stored
+
+
 @pytest.mark.spec("TXN-17")
 @pytest.mark.parametrize("request_", ["give_identity", "add", "end"])
 def test_a_move_that_is_not_legal_is_a_bug_that_changes_nothing(
