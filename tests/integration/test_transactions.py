@@ -1,6 +1,7 @@
 """Transactions by clients on whole brokers: committed, aborted, fenced, with offsets, over a coordinator that is killed."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +9,16 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
-from kafkatool.core.protocol.messages import offset_fetch
+from kafkatool.core.model import values as model
+from kafkatool.core.protocol.messages import end_txn, offset_fetch
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.raw_transactions import Brokers, RawProducer
 from tests.steady import STEADY, crash
 from tests.waiting import eventually
 
 LIMIT_S = 120.0
+ISOLATIONS = ("read_committed", "read_uncommitted")
 
 
 @pytest.fixture(params=[1, 3], ids=["one broker", "three brokers"])
@@ -215,6 +219,84 @@ def test_transactions_go_on_over_coordinators_that_are_killed(tmp_path: Path) ->
         eventually(
             lambda: sorted(values_of(cluster, "t", "read_committed", 3)) == kept, "whole transactions", seconds=LIMIT_S
         )
+
+
+@pytest.mark.slow
+@pytest.mark.spec("TXN-97", "TXN-54")
+@pytest.mark.parametrize("committed", [True, False])
+def test_the_marker_goes_to_the_successor_of_a_leader_that_is_killed_before_it_has_it(
+    tmp_path: Path, committed: bool
+) -> None:
+    alone = {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
+    with (
+        EmbeddedCluster(brokers=3, directory=tmp_path / "cluster", options={**STEADY, **alone}) as cluster,
+        ZooKeeper(cluster.zookeeper, session_timeout_ms=60_000) as zk,
+        ExitStack() as producers,
+    ):
+        cluster.create_topic("t", partitions=1)
+        place, victim = model.TopicPartition("t", 0), cluster.leader("t")
+        assert victim is not None
+        ids = (producers.enter_context(RawProducer(cluster.bootstrap, f"id-{number}")) for number in range(100))
+        by, coordinator = next((one, c) for one in ids if one.init() == 0 and (c := one.coordinator) != victim)
+        assert (by.add(place), by.send(place, "acknowledged")) == (0, 0)
+        cluster.faults.freeze(victim)
+        by.client.begin_anew()
+        who = {"transactional_id": by.transactional_id, "producer_id": by.producer_id, "producer_epoch": by.epoch}
+        asked = end_txn.EndTxnRequest(**who, committed=committed)  # type: ignore[arg-type]
+        assert by.client.broker(coordinator, end_txn.API, asked).error_code == 0
+        crash(cluster, zk, victim)
+        assert by.end(committed=not committed) == ErrorCode.INVALID_TXN_STATE, "it is complete"
+        assert cluster.leader("t") not in (victim, None)
+        assert values_of(cluster, "t", "read_committed") == ["acknowledged"] * committed
+        assert values_of(cluster, "t", "read_uncommitted") == ["acknowledged"]
+
+
+@pytest.mark.slow
+@pytest.mark.spec("TXN-106", "TXN-72", "TXN-73", "TXN-63")
+def test_what_belongs_to_no_transaction_holds_up_no_reader_of_the_leader_or_its_successor(tmp_path: Path) -> None:
+    with (
+        EmbeddedCluster(brokers=3, directory=tmp_path / "cluster", options=STEADY) as cluster,
+        ZooKeeper(cluster.zookeeper, session_timeout_ms=60_000) as zk,
+    ):
+        for topic in ("t", "other"):
+            cluster.create_topic(topic, partitions=1)
+        place, other = (model.TopicPartition(topic, 0) for topic in ("t", "other"))
+
+        def send_as(transactional_id: str, producer_id: int, epoch: int) -> int:
+            with RawProducer(cluster.bootstrap, transactional_id) as stranger:
+                stranger.producer_id, stranger.epoch = producer_id, epoch
+                return stranger.send(place, "nobody's")
+
+        none, no, unknown = ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert send_as("id", 4711, 0) == no, "there is no topic of transactions"
+        with RawProducer(cluster.bootstrap, "id") as by:
+            assert (by.init(), by.send(place, "not added")) == (none, no)
+            assert (by.add(other), by.send(place, "not added either")) == (none, no)
+            assert (by.add(place), by.send(place, "kept"), by.end(committed=True)) == (none, none, none)
+            assert by.end(committed=False) == no, "it is complete"
+            assert by.send(place, "late") == no
+            assert send_as("id", 4711, 0) == send_as("another", by.producer_id, by.epoch) == unknown
+            assert send_as("id", by.producer_id, by.epoch + 1) == ErrorCode.INVALID_PRODUCER_EPOCH
+        led_by = cluster.leader("t")
+        assert led_by is not None
+        for leads in ("the leader", "its successor"):
+            all_is_read = lambda: {ends_of(cluster, isolation) for isolation in ISOLATIONS} == {2}  # noqa: E731
+            eventually(all_is_read, f"the record and its marker to be read from {leads}", seconds=LIMIT_S)
+            if cluster.leader("t") == led_by:
+                crash(cluster, zk, led_by)
+                eventually(lambda: cluster.leader("t") not in (led_by, None), "a successor", seconds=LIMIT_S)
+        assert values_of(cluster, "t", "read_committed") == values_of(cluster, "t", "read_uncommitted") == ["kept"]
+
+
+def ends_of(cluster: Brokers, isolation: str) -> int:
+    """Return where a reader of that isolation comes to an end; -1 where nobody leads just now."""
+    asking = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "a", "isolation.level": isolation})
+    try:
+        return int(asking.get_watermark_offsets(TopicPartition("t", 0), LIMIT_S)[1])
+    except KafkaException:
+        return -1
+    finally:
+        asking.close()
 
 
 def leader_of(cluster: EmbeddedCluster, transactional_id: str) -> int:
