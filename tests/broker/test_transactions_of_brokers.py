@@ -36,7 +36,7 @@ LIMIT_S = 120.0
 VERIFICATION = "transaction.partition.verification.enable"
 
 
-def of_transactions(factor: int) -> dict[str, str]:
+def of_transactions(factor: int) -> dict[str, Any]:
     """Return settings of one partition of transactional ids, on so many brokers."""
     return {
         "transaction_state_log_num_partitions": "1",
@@ -152,7 +152,7 @@ def state_at(client: Connection) -> tuple[int, str]:
 
 def codes_at(client: Connection, by: RawProducer) -> set[int]:
     """Ask that broker to renew, add to and end the producer's transaction."""
-    who = {"transactional_id": by.transactional_id, "producer_id": by.producer_id, "producer_epoch": by.epoch}
+    who: Any = {"transactional_id": by.transactional_id, "producer_id": by.producer_id, "producer_epoch": by.epoch}
     topics = [add_partitions_to_txn.AddPartitionsToTxnTopic(topic=PLACE.topic, partitions=[PLACE.partition])]
     added = client.send(
         add_partitions_to_txn.API, 3, add_partitions_to_txn.AddPartitionsToTxnRequest(**who, topics=topics)

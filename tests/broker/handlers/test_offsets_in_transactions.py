@@ -245,7 +245,7 @@ def test_a_real_coordinator_and_a_real_log_verify_it_look_at_its_epoch_and_not_a
         with broker_of(SERVED, context) as client:
 
             def commits(who: Identity, *places: TopicPartition, id_: str = "id") -> int:
-                named = {"producer_id": who.producer_id, "producer_epoch": who.epoch}
+                named: Any = {"producer_id": who.producer_id, "producer_epoch": who.epoch}
                 return max(commit(client, 3, *places, transactional_id=id_, **named))
 
             _, mine = on.init("id")

@@ -138,7 +138,8 @@ def test_brokers_are_asked_for_the_cluster_and_for_topics_where_they_add() -> No
 
     def adding(*, verify_only: bool) -> Told:
         named = [AddPartitionsToTxnTopic(topic="t", partitions=[0])]
-        one = AddPartitionsToTxnTransaction(**PRODUCER, verify_only=verify_only, topics=named)
+        who: Any = PRODUCER
+        one = AddPartitionsToTxnTransaction(**who, verify_only=verify_only, topics=named)
         told = lambda r: (r.error_code, [codes(t) for t in r.transactions])  # noqa: E731
         return asking(24, {"transactions": [one]}, 4, told, away)
 
