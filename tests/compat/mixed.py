@@ -61,6 +61,7 @@ class OurBroker:
 
     def configure(self, options: Mapping[str, object]) -> None:
         """Write its properties; they hold from its next start on."""
+        self.options = dict(options)
         properties = {
             "broker.id": self.broker_id,
             "zookeeper.connect": self._connect,

@@ -1,0 +1,265 @@
+"""Consume-transform-produce over brokers of ours and real ones, which hand all they have to each other (TXN-109).
+
+Loops of three client libraries copy what comes into their topics, in transactions that have the offsets of their group;
+meanwhile leaders and the coordinators of groups and of transactions go from our broker to Kafka 2.8.2 and back, and a broker
+of each kind goes on with the other kind's directory. Each record that came must have gone out once, in its order.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+from kafkatool.core.model.topic_names import TRANSACTION_TOPIC
+from kafkatool.core.operations.topics.creation import create_topic
+from tests.compat import real_kafka
+from tests.compat.client_process import ClientProcess
+from tests.compat.client_programs import PREPARE, MissingError, Program
+from tests.compat.mixed import OFFSETS, OURS, Mixed, OurBroker, mixed_cluster
+from tests.compat.test_coordinator_killed import PARTITIONS, Trickle
+from tests.compat.told import await_told
+from tests.integration.load import await_in_sync
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.slow, pytest.mark.slowest, pytest.mark.timeout(1800)]
+
+VERSION, PROTOCOL = "2.8.2", "2.3"
+CLIENTS: Final = ("confluent-kafka", "java-3.9", "franz-go")
+"""Those that tell the coordinator their generation and wait for pending offsets (KIP-447): a loop of another that is
+started anew may read what its forerunner's last transaction, not quite ended, has copied."""
+EACH_WAY: Final = {0: (1, 2, OURS), 1: (2, OURS, 1), 2: (OURS, 1, 2)}
+INTERNAL: Final = (OFFSETS, TRANSACTION_TOPIC)
+THEIRS: Final = 2
+WAIT_S: Final = 300
+SWEEP_MS: Final = "1000"
+
+
+class Loop:
+    """One client's copying, by one process after the other: a client that gives up is started anew, as by its operator."""
+
+    def __init__(self, client: str, program: Program, mixed: Mixed, processes: ExitStack) -> None:
+        self.client = client
+        self.source, self.sink = f"in-{client}", f"out-{client}"
+        self.copied: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
+        self._program = program
+        self._mixed = mixed
+        self._processes = processes
+        self._started: list[ClientProcess] = []
+        self._reader = Consumer(
+            {
+                "bootstrap.servers": mixed.bootstrap,
+                "group.id": "reader",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
+        )
+        processes.callback(self._reader.close)
+
+    def start(self) -> None:
+        """Start it, and read what it copies from the first record on."""
+        self._reader.assign([TopicPartition(self.sink, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
+        self._start_process()
+
+    def _start_process(self) -> None:
+        log = self._mixed.directory / f"{self.client}-{len(self._started)}.log"
+        arguments = ("copy", self._mixed.bootstrap, self.source, self.sink, self.client)
+        self._started.append(self._processes.enter_context(ClientProcess(self._program, log, *arguments)))
+
+    def look(self) -> int:
+        """Return how many records are copied; has a process in place of one that has ended."""
+        try:
+            self._started[-1].check_alive()
+        except AssertionError as e:
+            print(f"{self.client}: {e}")
+            self._start_process()
+        return self.read()
+
+    def read(self) -> int:
+        """Read on; return how many records are copied."""
+        for message in self._reader.consume(500, 0.05):
+            if message.error() is None:
+                partition = message.partition()
+                assert partition is not None
+                self.copied[partition].append(_key(message.key()))
+        return sum(map(len, self.copied.values()))
+
+    def kill(self) -> None:
+        """kill -9, most likely in the middle of a transaction."""
+        self._started[-1].kill()
+
+    def goes_on(self, records: int = 40) -> None:
+        """Wait until that many more are copied."""
+        wanted = self.look() + records
+        eventually(lambda: self.look() >= wanted, f"{self.client} to copy {records} more records", WAIT_S)
+
+    def end(self) -> None:
+        self._started[-1].end()
+
+    def committed(self) -> list[int]:
+        """Return the offsets that its group has committed."""
+        asking = Consumer({"bootstrap.servers": self._mixed.bootstrap, "group.id": self.client, "log_level": 0})
+        try:
+            return [place.offset for place in asking.committed(self._places(), timeout=60)]
+        finally:
+            asking.close()
+
+    def came(self) -> tuple[dict[int, list[bytes]], list[int]]:
+        """Read all of its source: the keys of each partition, and where that ends."""
+        found: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
+        reader = Consumer(
+            {
+                "bootstrap.servers": self._mixed.bootstrap,
+                "group.id": "check",
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
+        )
+        try:
+            ends = [reader.get_watermark_offsets(place, timeout=60)[1] for place in self._places()]
+            reader.assign([TopicPartition(p.topic, p.partition, OFFSET_BEGINNING) for p in self._places()])
+
+            def is_read() -> bool:
+                for message in reader.consume(500, 0.2):
+                    if message.error() is None:
+                        partition = message.partition()
+                        assert partition is not None
+                        found[partition].append(_key(message.key()))
+                return [len(found[number]) for number in range(PARTITIONS)] == ends
+
+            eventually(is_read, f"{self.source} to be read", WAIT_S)
+        finally:
+            reader.close()
+        return found, ends
+
+    def _places(self) -> list[TopicPartition]:
+        return [TopicPartition(self.source, number) for number in range(PARTITIONS)]
+
+
+def _key(key: str | bytes | None) -> bytes:
+    assert isinstance(key, bytes)
+    return key
+
+
+@contextmanager
+def loops(mixed: Mixed) -> Iterator[list[Loop]]:
+    """Give the loops of the clients that can run here; librdkafka's always can."""
+    with ExitStack() as processes:
+        found = []
+        for client in CLIENTS:
+            try:
+                found.append(Loop(client, PREPARE[client](), mixed, processes))
+            except MissingError as e:
+                print(f"without {client}: {e}")
+        assert found
+        for loop in found:
+            mixed.create(loop.source, EACH_WAY)
+            mixed.create(loop.sink, EACH_WAY)
+        await_told(mixed.zk, mixed.bootstrap, [topic for loop in found for topic in (loop.source, loop.sink)])
+        yield found
+
+
+def lead_all(mixed: Mixed, topics: list[str]) -> None:
+    """Give every partition back to its preferred replica: the coordinators to broker 3, a third of the others to each."""
+    await_in_sync(mixed.zk, [*INTERNAL, *topics], WAIT_S)
+    mixed.kt("elect")
+
+    def leads() -> bool:
+        return all(mixed.leaders(t) == [OURS] for t in INTERNAL) and all(
+            mixed.leaders(t) == [1, 2, OURS] for t in topics
+        )
+
+    eventually(leads, "every preferred replica to lead", WAIT_S)
+
+
+@pytest.mark.spec("TXN-109", "TXN-98", "TXN-99", "TXN-88", "TXN-79", "TXN-64", "TXN-66", "GRP-63")
+def test_each_record_is_copied_once_whoever_leads_and_whoever_has_whose_directory(tmp_path: Path) -> None:
+    real_kafka.require(VERSION)
+    options = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": SWEEP_MS}
+    with mixed_cluster(VERSION, PROTOCOL, tmp_path, options) as mixed:
+        configs = {"cleanup.policy": "compact", "compression.type": "uncompressed", "min.insync.replicas": "2"}
+        create_topic(mixed.zk, TRANSACTION_TOPIC, {0: (OURS, THEIRS, 1)}, configs)
+        await_in_sync(mixed.zk, INTERNAL, WAIT_S)
+        with loops(mixed) as copying:
+            topics = [topic for loop in copying for topic in (loop.source, loop.sink)]
+            trickle = Trickle(mixed.bootstrap, [loop.source for loop in copying])
+
+            def go_on(kill: int | None = None) -> None:
+                """All copy on; the one of that number has died meanwhile."""
+                if kill is not None:
+                    copying[kill % len(copying)].kill()
+                for loop in copying:
+                    loop.goes_on()
+
+            try:
+                for loop in copying:
+                    loop.start()
+                go_on()
+                _by_controlled_stops(mixed, topics, go_on)
+                _ours_on_theirs(mixed, topics, go_on)
+                _theirs_on_ours(mixed, topics, go_on)
+            finally:
+                trickle.stop()
+            assert trickle.errors == []
+            for loop in copying:
+                came, ends = loop.came()
+                assert {key.decode() for keys in came.values() for key in keys} == trickle.acknowledged[loop.source]
+                wanted = sum(map(len, came.values()))
+                eventually(lambda one=loop, n=wanted: one.look() >= n, f"{loop.client} to copy the rest", WAIT_S)  # type: ignore[misc]
+                loop.end()
+                loop.read()
+                assert loop.copied == came, f"{loop.client}: each once, in its order"
+                assert loop.committed() == ends, loop.client
+
+
+def _by_controlled_stops(mixed: Mixed, topics: list[str], go_on: Callable[..., None]) -> None:
+    """Leaders and coordinators go to the others and come back, once from ours and once from theirs."""
+    for number, broker in enumerate((OURS, 1)):
+        lead_all(mixed, topics)
+        go_on()
+        mixed.stop(broker)
+        go_on(kill=number)
+        mixed.start(broker, [*INTERNAL, *topics])
+        go_on()
+
+
+def _ours_on_theirs(mixed: Mixed, topics: list[str], go_on: Callable[..., None]) -> None:
+    """Broker 2, which is Kafka's, is ours for a while, on the directory that Kafka's has left; each dies by kill -9."""
+    options = {**mixed.ours.options, "log.dirs": mixed.real.data_directory(THEIRS)}
+    port = mixed.real.ports[THEIRS]
+    mixed.kill(THEIRS)
+    go_on()
+    with OurBroker(mixed.directory / "second", mixed.zookeeper, options, THEIRS, port=port) as second:
+        lead_all(mixed, topics)
+        go_on()
+        mixed.stop(OURS)  # so that it coordinates the transactions, by what Kafka had written there and what came since
+        eventually(lambda: mixed.leaders(TRANSACTION_TOPIC) == [THEIRS], "it to coordinate", WAIT_S)
+        go_on()
+        mixed.start(OURS, [*INTERNAL, *topics])
+        second.kill()
+        mixed.await_gone(THEIRS)
+        go_on(kill=2)
+    mixed.start(THEIRS, [*INTERNAL, *topics])
+    go_on()
+
+
+def _theirs_on_ours(mixed: Mixed, topics: list[str], go_on: Callable[..., None]) -> None:
+    """Broker 3, which is ours and coordinates all, is Kafka's for a while, on our directory; each dies by kill -9."""
+    lead_all(mixed, topics)
+    mixed.kill(OURS)
+    go_on()
+    mixed.real.ports[OURS] = mixed.ours.port
+    mixed.real.data_directory(OURS).symlink_to(mixed.ours.data)
+    mixed.real.start_broker(OURS)
+    lead_all(mixed, topics)  # Kafka's coordinates, by what ours had written there and what came since
+    go_on()
+    mixed.real.kill_broker(OURS)
+    del mixed.real.ports[OURS]
+    mixed.await_gone(OURS)
+    go_on(kill=0)
+    mixed.start(OURS, [*INTERNAL, *topics])
+    lead_all(mixed, topics)
+    go_on()
