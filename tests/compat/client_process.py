@@ -7,6 +7,8 @@ import signal
 import subprocess
 import threading
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -118,6 +120,15 @@ class ClientProcess:
         """kill -9, with its children."""
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """SIGSTOP while the block runs, then SIGCONT."""
+        os.killpg(self._process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.killpg(self._process.pid, signal.SIGCONT)
 
     def words(self) -> str:
         """Return the last it said on stderr."""
