@@ -17,9 +17,8 @@ from kafkatool.core.protocol.records.batches import (
 _KEY = Struct(">hh")  # version, type
 _VALUE = Struct(">hi")  # version, coordinator epoch
 _ABORT, _COMMIT = 0, 1
-_DELETE_HORIZON = (
-    0x40  # of a batch's attributes: its base timestamp tells from when on compaction may drop it (KIP-534)
-)
+_DELETE_HORIZON = 0x40
+"""Of a batch's attributes: its base timestamp tells from when on compaction may drop it (KIP-534)."""
 
 
 class Marker(NamedTuple):
