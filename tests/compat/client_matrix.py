@@ -285,8 +285,10 @@ class Matrix:
                 pair.load.end()
                 wanted = self._acknowledged(client)
                 assert wanted, "nothing was acknowledged"
-                title = "the member to read every acknowledged record"
-                eventually(lambda: wanted <= pair.member.read_of(topic), title, WAIT_S)
+                try:
+                    eventually(lambda: wanted <= pair.member.read_of(topic), "the member to read what is missing", WAIT_S)
+                except AssertionError as e:
+                    raise AssertionError(f"{e}: {self._where(client, wanted - pair.member.read_of(topic))}") from e
                 garbled = [r for r in pair.member.read_of(topic) if r[1] != _value(client, int(r[0]))]
                 assert not garbled, f"{len(garbled)} records have a wrong value: {garbled[:2]}"
                 ends = self._ends(client)
@@ -308,6 +310,22 @@ class Matrix:
             yield asking, [TopicPartition(self._topic(client), p) for p in range(PARTITIONS)]
         finally:
             asking.close()
+
+    def _where(self, client: str, records: set[tuple[str, str]]) -> str:
+        """Say of each of the first few where it is for who reads all from the start."""
+        found: dict[str, str] = {}
+        with self._stranger(client) as (asking, partitions):
+            ends = {p.partition: end_of(asking, p) for p in partitions}
+            asking.assign([TopicPartition(p.topic, p.partition, 0) for p in partitions])
+            left = {partition for partition, end in ends.items() if end > 0}
+            while left and (message := asking.poll(60)) is not None:
+                if message.error() is None:
+                    found.setdefault(message.key().decode(), f"{message.partition()} at {message.offset()}")
+                    if message.offset() + 1 >= ends[message.partition()]:
+                        left.discard(message.partition())
+        first = sorted(int(key) for key, _ in records)[:5]
+        places = ", ".join(f"{number}: {found.get(str(number), 'in no log')}" for number in first)
+        return f"{len(records)} of its records, {places}; ends {ends}"
 
     def _ends(self, client: str) -> list[int]:
         """Return the ends of the partitions: of what a client sent twice, which not all can help, too."""
