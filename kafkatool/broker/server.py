@@ -27,6 +27,7 @@ from kafkatool.broker.registration.identity import establish_identity
 from kafkatool.broker.registration.registration import Registration, make_base_paths, with_real_address
 from kafkatool.broker.registration.strays import find_strays, read_identities
 from kafkatool.broker.registration.zookeeper_login import node_acls, session_security
+from kafkatool.broker.replication.leading.under_replicated import GAUGE as UNDER_REPLICATED
 from kafkatool.broker.replication.replica_manager import ReplicaManager
 from kafkatool.broker.runtime.gauges_file import GaugesFile
 from kafkatool.broker.runtime.scheduler import Scheduler
@@ -106,6 +107,7 @@ class Broker:
         self._running = False
         self._listeners: Mapping[str, ListenerSecurity] = {}
         self.limits = Limits()
+        self._count_under_replicated: Callable[[], int] = lambda: 0  # before the replicas are there
         self._stops: list[tuple[str, Callable[[], object]]] = []
         self._registration: Registration | None = None
         # Loaded here, not in the start, which a program's Ctrl-C may interrupt: a KeyboardInterrupt that meets an import
@@ -124,8 +126,10 @@ class Broker:
         return self._registration.broker_epoch if self._registration else None
 
     def gauges(self) -> dict[str, float]:
-        """Return how often each of its limits was reached since its start (SEC-103), as in ``broker-gauges.json``."""
-        return self.limits.gauges()
+        """Return how often each of its limits was reached since its start (SEC-103), and the partitions that it leads with
+        too few replicas in sync (ADM-75), as in ``broker-gauges.json``.
+        """
+        return {**self.limits.gauges(), UNDER_REPLICATED: float(self._count_under_replicated())}
 
     def __enter__(self) -> Self:
         self.start()
@@ -307,7 +311,7 @@ class Broker:
         # Expiries read disks and send: not on the clock's thread, and not behind the background's work of seconds.
         expiries = Scheduler(EXPIRY_THREADS, f"{self._name}-expiry")
         self._timer = Timer(f"{self._name}-timer", lambda expire: expiries.submit(expire, "expiry"))
-        gauges = GaugesFile(config.own_log_dir / FILE_NAME, self._timer, self.gauges)
+        gauges = self._gauges_file = GaugesFile(config.own_log_dir / FILE_NAME, self._timer, self.gauges)
         self._will_stop("gauges", gauges.write)
         self.limits.on_reached = gauges.changed
         gauges.write()
@@ -356,6 +360,8 @@ class Broker:
         self._will_stop("replicas", replicas.shutdown)
         replicas.fetch_sessions.on_full = lambda: self.limits.reached(Limit.SESSION_PARTITIONS)
         replicas.appends.on_too_much = lambda partition, e: self.limits.reached(Limit.RECORDS, partition, e)
+        self._count_under_replicated = lambda: replicas.under_replicated.count
+        replicas.under_replicated.on_change = self._gauges_file.changed
         replicas.startup()
 
     def _start_groups(self) -> None:

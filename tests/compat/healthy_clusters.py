@@ -371,7 +371,7 @@ def has_acls(cluster: Cluster) -> Iterator[None]:
 
 OLD: Final = frozenset({"ibp", "software", "producer_ids"})
 """What has to be raised first, before 3.4."""
-MOVING: Final = OLD | {"reassignment", "under_replicated", "dynamic_configs"}
+MOVING: Final = OLD | {"reassignment", "dynamic_configs"}
 """A throttled move: the throttle is a dynamic config of brokers."""
 SILENT: Final = OLD | {"jbod"}
 """Before 1.0 brokers do not tell their log directories."""

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Producer
 
+from kafkatool.commands.main import kt
 from kafkatool.core.model.values import TopicPartition
 from tests.compat import real_kafka
 from tests.compat.admin_actors import Listed, Tools
@@ -67,7 +69,7 @@ def moved(mixed: Mixed, topic: str, replicas: list[int]) -> None:
     await_in_sync(mixed.zk, [topic], WAIT_S)
 
 
-@pytest.mark.spec("ADM-70", "ADM-71", "ADM-72", "ADM-86")
+@pytest.mark.spec("ADM-70", "ADM-71", "ADM-72", "ADM-75", "ADM-86")
 @pytest.mark.parametrize(("first", "heir"), [(OURS, THEIRS), (THEIRS, OURS)], ids=["ours-first", "theirs-first"])
 def test_a_move_is_finished_and_another_cancelled_by_the_other_kind_of_controller(
     mixed: Mixed, tools: Tools, first: int, heir: int
@@ -83,6 +85,8 @@ def test_a_move_is_finished_and_another_cancelled_by_the_other_kind_of_controlle
     }
     assert tools.moving() == wanted
     assert node(mixed, finished.topic)["adding_replicas"] == {"0": [OURS]}
+    for way in (("--zookeeper", mixed.zookeeper), ("--bootstrap-server", mixed.bootstrap)):
+        assert [behind(way, plan.topic) for plan in plans] == ["", ""], "what is added is not missing"
 
     mixed.reign(heir)
 
@@ -99,6 +103,13 @@ def test_a_move_is_finished_and_another_cancelled_by_the_other_kind_of_controlle
     assert tools.moving() == {}
     eventually(lambda: not our_directory(mixed, cancelled).exists(), "what was added to be deleted here", WAIT_S)
     mixed.check_replicas()
+
+
+def behind(way: tuple[str, str], topic: str) -> str:
+    """Return the rows of its partitions that are under-replicated."""
+    told = CliRunner().invoke(kt, ["topics", "describe", "--topic", topic, "--under-replicated-partitions", *way])
+    assert told.exit_code == 0, told.output
+    return told.stdout
 
 
 def our_directory(mixed: Mixed, partition: TopicPartition) -> Path:

@@ -27,7 +27,7 @@ def status(cluster: EmbeddedCluster) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.spec("CTL-29", "CTL-24")
+@pytest.mark.spec("ADM-75", "CTL-29", "CTL-24")
 def test_status_shows_what_the_controller_says_of_itself(tmp_path: Path) -> None:
     with (
         EmbeddedCluster(2, directory=tmp_path / "cluster", options=STEADY) as cluster,
@@ -51,6 +51,12 @@ def test_status_shows_what_the_controller_says_of_itself(tmp_path: Path) -> None
             "the dead broker to show",
             WAIT_S,
         )
+        broker_gauges = cluster.files.logs(controller) / "broker-gauges.json"
+
+        def under_replicated() -> float:
+            return float(json.loads(broker_gauges.read_bytes())["UnderReplicatedPartitions"])
+
+        eventually(lambda: under_replicated() == 1, "the leader to count what lacks a replica", WAIT_S)
         assert gauges["LeaderElectionCount"] >= 2 and gauges["RequestBatchTimeMaxMs"] > 0
         assert gauges["EventQueueTimeMaxMs"] >= gauges["EventQueueTimeMs"] > 0
         cluster.kill_broker(controller)

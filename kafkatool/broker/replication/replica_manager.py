@@ -21,6 +21,8 @@ from kafkatool.broker.replication.leading.hanging_transactions import HangingTra
 from kafkatool.broker.replication.leading.late_transactions import PERIOD_MS as LATE_TRANSACTIONS_PERIOD_MS
 from kafkatool.broker.replication.leading.late_transactions import LateTransactions
 from kafkatool.broker.replication.leading.older_fetches import OlderFetches
+from kafkatool.broker.replication.leading.under_replicated import PERIOD_MS as UNDER_REPLICATED_PERIOD_MS
+from kafkatool.broker.replication.leading.under_replicated import UnderReplicated
 from kafkatool.broker.replication.leading.verified_appends import VerifiedAppends
 from kafkatool.broker.replication.moving.log_dir_moves import LogDirMoves
 from kafkatool.broker.replication.partition.isr_writer import PROPAGATION_PERIOD_MS, IsrPropagation, IsrWriter
@@ -135,6 +137,7 @@ class ReplicaManager:
         self.verified_appends.enabled = config.transaction_partition_verification_enable
         self.hanging_transactions = HangingTransactions(self.partitions, metadata_cache, self.appends)
         self.late_transactions = LateTransactions(self.partitions, config.transaction_max_timeout_ms)
+        self.under_replicated = UnderReplicated(self.partitions, zookeeper)
         self.fetches = Fetches(
             self.partitions,
             self.delayed,
@@ -156,6 +159,7 @@ class ReplicaManager:
             ("isr-change-propagation", self.isr_propagation.run, PROPAGATION_PERIOD_MS),
             ("hanging-transactions", self.hanging_transactions.run, HANGING_TRANSACTIONS_PERIOD_MS),
             ("late-transactions", self.late_transactions.run, LATE_TRANSACTIONS_PERIOD_MS),
+            ("under-replicated", self.under_replicated.run, UNDER_REPLICATED_PERIOD_MS),
         ):
             self._tasks.append(self._scheduler.schedule(name, task, delay_ms=period_ms, period_ms=period_ms))
 

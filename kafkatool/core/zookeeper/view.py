@@ -37,6 +37,11 @@ class ClusterView:
         """Return the brokers that hold replicas of what stays, and are not live."""
         return frozenset(b for replicas in self.staying().values() for b in replicas).difference(self.brokers)
 
+    def adding(self, partition: TopicPartition) -> frozenset[int]:
+        """Return the replicas that a move adds, or may: those need not be in sync yet (ADM-75)."""
+        topic = self.topics.get(partition.topic, TopicZnode({}))
+        return topic.added(partition.partition, (self.reassignment or {}).get(partition, ()))
+
     @property
     def moving(self) -> frozenset[TopicPartition]:
         """Return the partitions that are moved, by either way (RSN-10, KIP-455)."""

@@ -6,7 +6,7 @@ Writing follows Kafka 0.10.2 / 1.1 (zk/ZkData.scala): broker v4, topic v1, confi
 
 import base64
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, ClassVar, Final, Self
@@ -174,12 +174,14 @@ class TopicZnode:
         noted = [value for key in _MOVES if isinstance(value := self.raw.get(key), dict)]
         return frozenset(int(p) for moves in noted for p, brokers in moves.items() if brokers and p.isdecimal())
 
-    @property
-    def adding(self) -> Mapping[int, frozenset[int]]:
-        """Return the brokers that Kafka >= 2.4 has noted to be added to partitions."""
+    def added(self, number: int, target: Collection[int] = ()) -> frozenset[int]:
+        """Return the brokers that a move adds to the partition; ``target``: those its move by znode wants (ADM-75).
+
+        Which of the target are new is known only where Kafka >= 2.4 has noted it; else any of them may be.
+        """
         noted = self.raw.get(_MOVES[0])
-        found = noted.items() if isinstance(noted, dict) else ()
-        return {int(p): frozenset(brokers) for p, brokers in found if p.isdecimal()}
+        brokers = noted.get(str(number)) if isinstance(noted, dict) else None
+        return frozenset(target if brokers is None else brokers)
 
     def with_moved(self, moved: Assignment) -> Self:
         """Return the node with other replicas of those partitions, and with none of them on the move (KIP-455).

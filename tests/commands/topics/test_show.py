@@ -7,7 +7,7 @@ import pytest
 
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import ConfigZnode, DeleteTopicsZnode, TopicZnode
+from kafkatool.core.zookeeper.znodes import ConfigZnode, DeleteTopicsZnode, ReassignmentZnode, TopicZnode
 from tests.commands.topics.runner import answer, make_orders, refusal, topics
 from tests.core.zookeeper import cluster_nodes as nodes
 
@@ -225,6 +225,18 @@ def test_replicas_that_a_move_adds_need_not_be_in_sync(zk: ZooKeeper, zk_connect
     assert answer(zk_connect, *under) == "", "as many in sync as there were before"
     zk.set(path, TopicZnode({0: (1, 2, 3), 1: (2, 3, 4, 5)}, {"adding_replicas": {"1": [5]}}).encode(), 2)
     assert "Replicas: 2,3,4,5" in answer(zk_connect, *under), "of those from before 2 is missing"
+
+
+@pytest.mark.spec("ADM-75")
+def test_of_a_move_by_znode_what_is_wanted_need_not_be_in_sync(zk: ZooKeeper, zk_connect: str) -> None:
+    under = ("describe", "--topic", "orders", "--under-replicated-partitions")
+    assert answer(zk_connect, *under) == ROW_1, "2 of 2,3,4 is not in sync"
+    moved = TopicPartition("orders", 1)
+    zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode({moved: (2, 3)}))
+    assert answer(zk_connect, *under) == "", "which of them are new is not told, so that 2 may be"
+    zk.delete(ReassignmentZnode.PATH)
+    zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode({moved: (3, 5)}))
+    assert answer(zk_connect, *under) == ROW_1, "2 is not wanted any more, and was there before"
 
 
 @pytest.mark.spec("TOP-27X")

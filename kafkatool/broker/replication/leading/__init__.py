@@ -15,5 +15,6 @@ __all__ = [
     "hanging_transactions",
     "late_transactions",
     "older_fetches",
+    "under_replicated",
     "verified_appends",
 ]

@@ -246,7 +246,7 @@ def _partitions(r: Reading, memory: Memory) -> Iterator[Finding]:
         minimum = minima[of] = minima[of] if of in minima else _least_in_sync(r, *of)
         if len(isr) < minimum:
             below.append(p)
-        elif not isr.issuperset(set(assigned) - _adding(r, p)):
+        elif not isr.issuperset(set(assigned) - r.view.adding(p)):
             (at_minimum if len(isr) == minimum else behind).append(p)
     yield from _found(Level.CRITICAL, leaderless, "without leader")
     yield from _found(Level.CRITICAL, below, f"below {MIN_ISR}")
@@ -332,12 +332,12 @@ def _bound_for_nowhere(r: Reading) -> Iterator[Finding]:
     live, refusing = set(r.view.brokers), set(_refusing(r))
     silent = set(r.answers.silent) - refusing
     for level, gone, why in (
-        (Level.DEGRADED, {b for p in r.moving for b in _adding(r, p)} - live, "dead"),
+        (Level.DEGRADED, {b for p in r.moving for b in r.view.adding(p)} - live, "dead"),
         (Level.DEGRADED, refusing, "registered, but nothing listens at its address"),
         (Level.UNKNOWN, silent, "registered, but does not answer"),
     ):
         for broker in sorted(gone):
-            found = sorted(p for p in r.moving if broker in _adding(r, p))
+            found = sorted(p for p in r.moving if broker in r.view.adding(p))
             yield from _found(level, found, f"moving to broker {broker}, which is {why}")
 
 
@@ -441,13 +441,6 @@ def _replicas(r: Reading, p: TopicPartition) -> set[int]:
 def _refusing(r: Reading) -> list[int]:
     """Return the registered brokers that refuse connections."""
     return [b for b, error in r.answers.silent.items() if isinstance(error.__cause__, ConnectionRefusedError)]
-
-
-def _adding(r: Reading, p: TopicPartition) -> set[int]:
-    """Return the replicas that a move adds: those need not be in sync yet."""
-    topic = r.view.topics.get(p.topic)
-    noted = topic.adding.get(p.partition) if topic else None
-    return set(noted if noted is not None else (r.view.reassignment or {}).get(p, ()))
 
 
 def _leader(r: Reading, p: TopicPartition) -> int | None:

@@ -3,7 +3,7 @@
 Both ways to a cluster fill them: what one of them cannot tell is None.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -83,19 +83,22 @@ def _topic(view: "ClusterView", name: str) -> TopicDescription:
     configs = dict(sorted(view.configs.get(name, {}).items()))
     min_isr = configs.get("min.insync.replicas", "1")  # the broker's default is not in ZooKeeper
     wanted = int(min_isr) if min_isr.isdecimal() else 1
-    assignment, adding = view.topics[name].assignment, view.topics[name].adding
     partitions = tuple(
-        _partition(view, TopicPartition(name, p), replicas, wanted, adding.get(p, frozenset()))
-        for p, replicas in sorted(assignment.items())
+        _partition(view, TopicPartition(name, p), replicas, wanted)
+        for p, replicas in sorted(view.topics[name].assignment.items())
     )
     return TopicDescription(name, partitions, configs, name in view.marked_for_deletion)
 
 
 def _partition(
-    view: "ClusterView", partition: TopicPartition, replicas: tuple[int, ...], min_isr: int, moved_to: Collection[int]
+    view: "ClusterView", partition: TopicPartition, replicas: tuple[int, ...], min_isr: int
 ) -> PartitionDescription:
-    adding = tuple(b for b in replicas if b in moved_to) or None  # as Kafka >= 2.4 notes them, and ours
     found = view.states.get(partition)
+    in_sync = found.leader_and_isr.isr if found else ()
+    # a move by znode tells what is wanted: of that, what is not in sync yet may be new
+    target = set((view.reassignment or {}).get(partition, ())).difference(in_sync)
+    added = view.topics[partition.topic].added(partition.partition, target)
+    adding = tuple(b for b in replicas if b in added) or None
     if found is None:
         return PartitionDescription(partition, None, replicas, (), None, None, False, min_isr, adding)
     state = found.leader_and_isr

@@ -161,8 +161,9 @@ def test_isr_changes_and_failed_writes_are_counted(broker: World) -> None:
     assert (counters.expansions, counters.shrinks, counters.failures) == (1, 1, 1)
 
 
-@pytest.mark.spec("BRK-68", "BRK-76")
+@pytest.mark.spec("ADM-75", "BRK-68", "BRK-76")
 def test_a_throttled_replica_that_is_behind_is_left_out_of_the_request(broker: World) -> None:
+    """As is one that a move adds: it is assigned, is not in sync, and has nothing yet."""
     leader = FullResponses(high_watermark=5)
     fetcher = fetcher_of(broker, leader, *PARTITIONS)
     broker.logs.update_topic_config("t", {"follower.replication.throttled.replicas": "0:1,1:1"})

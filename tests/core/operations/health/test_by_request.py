@@ -227,7 +227,7 @@ def test_moves_are_seen_with_what_they_add_and_keep_throttles_from_being_forgott
     assert at_rest.default_rates == {RATE: "7000"} and not at_rest.is_anything_moving
     kraft.moving = [OngoingPartition(partition=0, replicas=[3, 1, 2], adding_replicas=[3], removing_replicas=[2])]
     reading = kraft.look()
-    assert reading.moving == {TopicPartition("t", 0)} and reading.view.topics["t"].adding == {0: {3}}
+    assert reading.moving == {TopicPartition("t", 0)} and reading.view.topics["t"].added(0) == {3}
     assert reading.is_anything_moving
     assert (Level.UNKNOWN, "whether what moves goes on: --watch tells", ("t-0",)) in kraft.found()["moves"]
 
