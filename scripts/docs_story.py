@@ -265,7 +265,11 @@ MIGRATE = Page(
         Run(f"kt migrate check {ZK} --bootstrap-server 127.0.0.1:9092", (1,)),
         "The exit code is 0 only if nothing stands in the way, and nothing that could was left unread; `--strict` counts "
         "warnings too. Programs read `--output json` ([schema](../schemas/kt-migrate-check.schema.json)). It was played "
-        "against Kafka 3.9.1, through the phases and back.",
+        "against Kafka 3.9.1, through the phases and back, and with most conditions broken on purpose.",
+        "`diverged` compares ZooKeeper with what the brokers say while both are written: replicas, leader, epoch and ISR "
+        "of each partition, each topic's id and, once a broker is without ZooKeeper, its overrides. ZooKeeper is written "
+        "behind, so what differs is looked at again after 2 and 5 s and told, with both values, if neither side has "
+        "changed by then.",
         "With `--bootstrap-controller` the KRaft controllers are asked as well, from Kafka 3.7 on: whether they migrate, "
         "who leads their quorum, how far its voters are, and which metadata.version holds. They alone tell `finalized` "
         "from `dual_write`, and that none of them answers tells `rolling_back` from `hybrid`.",

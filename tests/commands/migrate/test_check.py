@@ -11,10 +11,12 @@ from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.commands.main import kt
 from kafkatool.core.client.addresses import Address
 from kafkatool.core.operations.migration.conditions import CONDITIONS
+from kafkatool.core.operations.migration.differences import Difference
 from kafkatool.core.protocol.messages import describe_quorum
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ClusterIdZnode
 from tests.core.client.fake_controller import FakeController
+from tests.core.operations.migration.evidence import BY_KRAFT, LOADED, evidence
 from tests.core.zookeeper import cluster_nodes as nodes
 from tests.steady import STEADY
 
@@ -92,6 +94,32 @@ def test_controllers_are_asked_by_their_own_address(cluster: EmbeddedCluster) ->
     broker = run(*both, "--bootstrap-controller", cluster.bootstrap)
     assert broker.exit_code == 1 and "is a broker, no controller" in broker.stderr
     assert run(*both, "--bootstrap-controller", "c").exit_code == 2
+
+
+@pytest.mark.spec("ADM-102")
+def test_json_has_what_zookeeper_and_the_brokers_tell_of_what_differs(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    differs = (Difference("t-0", "leader epoch 5", "leader epoch 6"), Difference("t overrides", "a=1", "none"))
+    found = evidence(controller=BY_KRAFT, migration=LOADED, differences=differs)
+    monkeypatch.setattr("kafkatool.commands.migrate.check.read", lambda *_: found)
+    result = run(cluster.zookeeper, "--bootstrap-server", cluster.bootstrap, "--output", "json")
+    assert result.exit_code == 1
+    row = next(item for item in json.loads(result.stdout)["items"] if item["id"] == "diverged")
+    assert (row["severity"], row["evidence"]) == (
+        "blocker",
+        "t-0: in ZooKeeper (leader epoch 5), by the brokers (leader epoch 6); "
+        "t overrides: in ZooKeeper (a=1), by the brokers (none)",
+    )
+
+
+def test_a_warning_is_an_error_where_one_is_strict(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = evidence(configs={"brokers": {"1": {"log.cleaner.threads": "2"}}})
+    monkeypatch.setattr("kafkatool.commands.migrate.check.read", lambda *_: found)
+    both = (cluster.zookeeper, "--bootstrap-server", cluster.bootstrap)
+    assert (run(*both).exit_code, run(*both, "--strict").exit_code) == (0, 1)
+    monkeypatch.setattr("kafkatool.commands.migrate.check.read", lambda *_: evidence())
+    assert run(*both, "--strict").exit_code == 0
 
 
 def _quorum(leader: int) -> describe_quorum.DescribeQuorumResponse:

@@ -207,7 +207,8 @@ def _under_replicated(e: Evidence, phase: Phase) -> Iterator[Finding]:
         p
         for p in e.view.partitions()
         if p in e.view.states
-        and not set(e.view.topics[p.topic].assignment[p.partition]) <= set(e.view.states[p].leader_and_isr.isr)
+        and not set(e.view.topics[p.topic].assignment[p.partition]) - e.view.adding(p)
+        <= set(e.view.states[p].leader_and_isr.isr)
     ]
     if behind:
         yield Finding(Severity.WARNING, f"not in sync: {_names(behind)}", "wait until all replicas are in sync")
@@ -284,9 +285,8 @@ def _acl(e: Evidence, phase: Phase) -> Iterator[Finding]:
     yield from _silent(e, "authorizer.class.name")
     told = e.setting("authorizer.class.name")
     if len(told) > 1 and len(set(told.values())) > 1 and not e.kraft:
-        yield Finding(
-            Severity.BLOCKER, f"authorizers differ: {', '.join(sorted(set(told.values())))}", "set one on all brokers"
-        )
+        classes = sorted({name or "none" for name in told.values()})
+        yield Finding(Severity.BLOCKER, f"authorizers differ: {', '.join(classes)}", "set one on all brokers")
     if strange := sorted(set(told.values()).difference(AUTHORIZERS)):
         yield Finding(
             Severity.BLOCKER,
@@ -475,9 +475,13 @@ def _diverged(e: Evidence, phase: Phase) -> Iterator[Finding]:
     for d in e.differences[:SHOWN]:
         yield Finding(
             Severity.BLOCKER,
-            f"{d.name}: ZooKeeper {d.zookeeper}, brokers {d.brokers}",
+            f"{d.name}: in ZooKeeper ({d.zookeeper}), by the brokers ({d.brokers})",
             "look at the controllers' logs: writing to ZooKeeper fails; do not go back",
         )
+    if (more := len(e.differences) - SHOWN) > 0:
+        yield Finding(Severity.BLOCKER, f"and {more} more", "")
+    if e.uncompared:
+        yield Finding(Severity.UNKNOWN, e.uncompared, "have a KRaft broker answer, and check again")
 
 
 def _epoch(e: Evidence, phase: Phase) -> Iterator[Finding]:

@@ -7,13 +7,12 @@ from typing import Final
 
 from kafkatool.core.client.cluster import ClusterClient
 from kafkatool.core.errors import RefusedError, ZnodeFormatError
-from kafkatool.core.model.uuids import uuid_text
 from kafkatool.core.model.values import BrokerInfo, TopicPartition
 from kafkatool.core.operations.brokers.answers import Answers, LogDir, ask_brokers
 from kafkatool.core.operations.migration.controllers import Controllers
-from kafkatool.core.protocol.codec.types import NO_UUID
+from kafkatool.core.operations.migration.differences import WAITS_S, Difference, find_differences
 from kafkatool.core.zookeeper.cluster_view import read_all_states, read_cluster
-from kafkatool.core.zookeeper.session import Node, ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.view import ClusterView
 from kafkatool.core.zookeeper.znodes import (
     AclsZnode,
@@ -35,26 +34,7 @@ SETTINGS: Final = (
     *("reserved.broker.max.id", "authorizer.class.name", "control.plane.listener.name", "delete.topic.enable"),
     *("log.message.format.version", "zookeeper.metadata.migration.enable"),
 )
-WAITS_S: Final = (2.0, 5.0)  # ZooKeeper is written behind: what differs is looked at again (ADM-102)
-
-
-@dataclass(frozen=True, slots=True)
-class Leadership:
-    """One partition as one side tells it."""
-
-    replicas: tuple[int, ...]
-    leader: int | None
-    leader_epoch: int
-    isr: frozenset[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """What ZooKeeper and the brokers tell differently of a partition or topic, and neither has changed meanwhile."""
-
-    name: str
-    zookeeper: str
-    brokers: str
+STALE_S: Final = 900
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +43,7 @@ class Evidence:
 
     ``unreadable``: nodes that do not parse. ``configs``: by kind of entity and name as in the path; ``orphans``:
     topics with configs that do not exist. ``stale_changes``: config changes older than 15 min. ``controllers``: None where
-    they were not to be asked.
+    they were not to be asked. ``uncompared``: what might differ as well, and why it is not known.
     """
 
     view: ClusterView
@@ -83,6 +63,7 @@ class Evidence:
     tokens: int
     controllers: Controllers | None = None
     differences: tuple[Difference, ...] = ()
+    uncompared: str = ""
 
     @property
     def kraft(self) -> frozenset[int]:
@@ -215,7 +196,7 @@ def _read(
         configs=configs,
         orphans=tuple(sorted(set(configs["topics"]).difference(topics))),
         admin=frozenset(zk.children(AdminZnode.PATH) or ()),
-        stale_changes=_stale_changes(zk),
+        stale_changes=count_stale_changes(zk),
         generated_ids=seqid.version if seqid else 0,
         acls=sum(map(len, filter(None, resources))),
         tokens=len(zk.children(DelegationTokensZnode.PATH) or ()),
@@ -223,7 +204,8 @@ def _read(
     )
     if kraft is None or kraft.kraft_epoch is None or found.finalized:
         return found
-    return replace(found, differences=_differences(zk, client, sleep))
+    differences, uncompared = find_differences(zk, client, found.kraft, sleep)
+    return replace(found, differences=differences, uncompared=uncompared)
 
 
 def _configs(zk: ZooKeeper, kind: str, unreadable: list[str]) -> dict[str, dict[str, str]]:
@@ -239,55 +221,8 @@ def _configs(zk: ZooKeeper, kind: str, unreadable: list[str]) -> dict[str, dict[
     return found
 
 
-def _stale_changes(zk: ZooKeeper) -> int:
+def count_stale_changes(zk: ZooKeeper, clock_s: Callable[[], float] = time.time) -> int:
+    """Count the config changes that are older than they get: brokers read them at once, and delete them later."""
     names = zk.children(ConfigChangeZnode.PATH) or []
     nodes = zk.get_many([f"{ConfigChangeZnode.PATH}/{name}" for name in names])
-    return sum(node is not None and _age_s(node) > 900 for node in nodes)
-
-
-def _age_s(node: Node) -> float:
-    return time.time() - node.ctime_ms / 1000
-
-
-# --- both sides compared ----------------------------------------------------------------------------------------
-
-
-def _differences(zk: ZooKeeper, client: ClusterClient, sleep: Callable[[float], None]) -> tuple[Difference, ...]:
-    """Compare ZooKeeper with the metadata until nothing differs, or what does has stayed as it is on both sides."""
-    found = compare(*_both(zk, client))
-    for wait_s in WAITS_S:
-        if not found:
-            break
-        sleep(wait_s)
-        found = [d for d in compare(*_both(zk, client)) if d in found]
-    return tuple(found)
-
-
-def compare(zookeeper: Mapping[str, str | Leadership], brokers: Mapping[str, str | Leadership]) -> list[Difference]:
-    """Return what differs, by partition, and topic ids by topic."""
-    return [
-        Difference(name, str(zookeeper.get(name)), str(brokers.get(name)))
-        for name in sorted({*zookeeper, *brokers})
-        if zookeeper.get(name) != brokers.get(name)
-    ]
-
-
-def _both(zk: ZooKeeper, client: ClusterClient) -> Sequence[Mapping[str, str | Leadership]]:
-    view = read_cluster(zk)
-    here: dict[str, str | Leadership] = {}
-    for topic, node in view.topics.items():
-        here[topic] = f"id {node.raw.get('topic_id')}"
-        for number, replicas in node.assignment.items():
-            state = view.states.get(TopicPartition(topic, number))
-            if state is not None:
-                one = state.leader_and_isr
-                here[f"{topic}-{number}"] = Leadership(replicas, one.leader, one.leader_epoch, frozenset(one.isr))
-    there: dict[str, str | Leadership] = {}
-    for told in client.metadata(None, least=10).topics:
-        there[told.topic or ""] = f"id {uuid_text(told.topic_id) if told.topic_id != NO_UUID else None}"
-        for p in told.partitions:
-            leader = p.leader_id if p.leader_id >= 0 else None
-            there[f"{told.topic}-{p.partition}"] = Leadership(
-                tuple(p.replica_nodes), leader, p.leader_epoch, frozenset(p.isr_nodes)
-            )
-    return here, there
+    return sum(node is not None and clock_s() - node.ctime_ms / 1000 > STALE_S for node in nodes)

@@ -14,7 +14,10 @@ from kafkatool.core.zookeeper.view import ClusterView
 from kafkatool.core.zookeeper.znodes import KRaftControllerZnode, MigrationZnode, TopicZnode
 
 KAFKA_3_9: Final = {0: 11, 1: 17, 2: 9, 3: 12, 4: 7, 9: 9, 11: 9, 16: 5, 18: 4, 19: 7, 24: 5, 35: 4}
+KAFKA_3_8: Final = {**KAFKA_3_9, 1: 16}
+KAFKA_3_7: Final = {**KAFKA_3_8, 0: 10}
 KAFKA_3_6: Final = {**KAFKA_3_9, 0: 9, 1: 15, 24: 4}
+KAFKA_3_5: Final = {**KAFKA_3_6, 24: 3}
 KAFKA_3_4: Final = {**KAFKA_3_9, 0: 9, 1: 13, 24: 3}
 KAFKA_3_3: Final = {**KAFKA_3_4, 4: 6}
 KRAFT_3_9: Final = {api: version for api, version in KAFKA_3_9.items() if api != 4}

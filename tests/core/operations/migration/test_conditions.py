@@ -2,20 +2,26 @@
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.brokers.answers import LogDir
-from kafkatool.core.operations.migration.conditions import BLOCKERS, CONDITIONS, Severity, blocked, check
+from kafkatool.core.operations.migration.conditions import BLOCKERS, CONDITIONS, Row, Severity, blocked, check
+from kafkatool.core.operations.migration.differences import Difference
 from kafkatool.core.operations.migration.metadata_versions import level_of, named
-from kafkatool.core.operations.migration.reading import Difference, Evidence, Leadership, compare
+from kafkatool.core.operations.migration.reading import Evidence
 from tests.core.operations.migration.evidence import (
     BEGUN,
     BY_KRAFT,
     KAFKA_3_3,
     KAFKA_3_4,
+    KAFKA_3_5,
     KAFKA_3_6,
+    KAFKA_3_7,
+    KAFKA_3_8,
+    KAFKA_3_9,
     KRAFT_3_9,
     LOADED,
     NOBODY,
@@ -246,6 +252,58 @@ def test_whether_controllers_are_to_be_started_is_told_by_what_is_known_of_them(
     assert (row.severity, row.blocks) == (UNKNOWN, True) and row.remedy.startswith(remedy)
 
 
+SCRAM = {"users": {"u": {"SCRAM-SHA-256": "x"}}}
+ENCODED = {"users": {"a%40b": QUOTA}}
+
+
+@pytest.mark.parametrize(
+    ("condition", "found", "older", "before", "newer", "from_then_on"),
+    [
+        ("software", {}, KAFKA_3_3, BLOCKER, KAFKA_3_4, WARNING),
+        ("software", {}, KAFKA_3_8, WARNING, KAFKA_3_9, Severity.OK),
+        ("jbod", {}, KAFKA_3_6, BLOCKER, KAFKA_3_7, Severity.OK),
+        ("scram", {"configs": SCRAM}, KAFKA_3_4, WARNING, KAFKA_3_5, NOTE),
+        ("delegation_tokens", {"tokens": 1}, KAFKA_3_5, WARNING, KAFKA_3_6, Severity.OK),
+        ("producer_ids", {}, KAFKA_3_5, WARNING, KAFKA_3_6, Severity.OK),
+        ("quotas", {"configs": ENCODED}, KAFKA_3_7, WARNING, KAFKA_3_8, Severity.OK),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_a_release_mends_is_told_of_the_release_before_it(
+    condition: str,
+    found: dict[str, Any],
+    older: dict[int, int],
+    before: Severity,
+    newer: dict[int, int],
+    from_then_on: Severity,
+) -> None:
+    def told(*releases: dict[int, int]) -> Severity:
+        answers = {broker: says(release, TWO_DIRS) for broker, release in zip((1, 2), releases, strict=True)}
+        return next(row.severity for row in check(evidence(answers=answers, **found)) if row.id == condition)
+
+    assert told(older, older) is before and told(newer, newer) is from_then_on
+    assert told(newer, older) is before, "one broker of the older is enough"
+
+
+def test_the_protocol_that_knows_several_log_directories_is_new_enough() -> None:
+    def told(protocol: str) -> Severity:
+        answers = {b: says(dirs=TWO_DIRS, inter_broker_protocol_version=protocol) for b in (1, 2)}
+        return next(row.severity for row in check(evidence(answers=answers)) if row.id == "jbod")
+
+    assert (told("3.7-IV1"), told("3.7-IV2"), told("3.7")) == (BLOCKER, Severity.OK, Severity.OK)
+
+
+def test_an_epoch_that_is_equal_will_do() -> None:
+    """A broker that becomes controller writes the next one, which brokers take."""
+
+    def told(controller_epoch: int) -> Severity:
+        found = evidence(controller=BY_KRAFT, migration=LOADED, controller_epoch=controller_epoch)
+        return next(row.severity for row in check(found) if row.id == "epoch")
+
+    assert LOADED.controller_epoch == 1
+    assert (told(0), told(1), told(2)) == (BLOCKER, Severity.OK, Severity.OK)
+
+
 def test_protocols_are_compared_by_their_levels() -> None:
     told = {text: level_of(text) for text in ("3.9", "3.9-IV0", "3.7", "3.7-IV2", "3.4-IV0", "3.0.2", "2.8", "4.x", "")}
     assert told == {
@@ -290,8 +348,28 @@ def test_a_partition_without_replicas_or_state_has_no_leader_either(
 
 
 @pytest.mark.spec("ADM-102")
-def test_what_differs_is_told_with_both_values() -> None:
-    one, other = Leadership((1, 2), 1, 5, frozenset({1, 2})), Leadership((1, 2), 2, 6, frozenset({2}))
-    assert compare({"t-0": one, "t": "id a"}, {"t-0": one, "t": "id a"}) == []
-    assert compare({"t-0": one}, {"t-0": other}) == [Difference("t-0", str(one), str(other))]
-    assert [d.name for d in compare({"t-0": one, "t": "id a"}, {"t": "id b"})] == ["t", "t-0"]
+def test_what_differs_is_told_with_both_values_and_how_much_more_there_is() -> None:
+    def diverged(*differences: Difference, uncompared: str = "") -> Row:
+        found = evidence(controller=BY_KRAFT, migration=LOADED, differences=differences, uncompared=uncompared)
+        return next(row for row in check(found) if row.id == "diverged")
+
+    many = [Difference(f"t-{number}", "a", "b") for number in range(7)]
+    assert diverged(*many[:1]).evidence == "t-0: in ZooKeeper (a), by the brokers (b)"
+    assert "t-4" in diverged(*many[:5]).evidence and "more" not in diverged(*many[:5]).evidence
+    assert diverged(*many).evidence.endswith("t-4: in ZooKeeper (a), by the brokers (b); and 2 more")
+    unread = diverged(uncompared="overrides of topics: no answer")
+    assert (unread.severity, unread.evidence, unread.blocks) == (UNKNOWN, "overrides of topics: no answer", True)
+
+
+@pytest.mark.spec("ADM-75")
+def test_what_a_move_adds_is_not_missing_from_what_is_in_sync() -> None:
+    def behind(raw: dict[str, object], reassignment: dict[TopicPartition, tuple[int, ...]] | None = None) -> set[str]:
+        found = evidence(registered=(1, 2, 3), assigned={0: (3, 1, 2)}, isr=(1, 2), leader=1, raw=raw)
+        rows = check(replace(found, view=replace(found.view, reassignment=reassignment)))
+        return {row.id for row in rows if row.severity is not Severity.OK}
+
+    assert behind({"adding_replicas": {"0": [3]}}) == {"reassignment"}
+    assert behind({}, {T0: (3, 1)}) == {"reassignment"}, "any of those wanted may be new"
+    assert behind({"adding_replicas": {"0": [1]}}) == {"reassignment", "under_replicated"}
+    assert behind({}, {T0: (1, 2)}) == {"reassignment", "under_replicated"}
+    assert behind({}) == {"under_replicated"}

@@ -10,8 +10,9 @@ from kafkatool.core.operations.brokers.answers import LogDir
 from kafkatool.core.operations.migration import reading
 from kafkatool.core.operations.migration.conditions import Severity, check
 from kafkatool.core.operations.migration.reading import Evidence, without_passing
-from kafkatool.core.zookeeper.znodes import TopicZnode
+from kafkatool.core.zookeeper.znodes import ConfigChangeZnode, TopicZnode
 from tests.core.operations.migration.evidence import T0, evidence, says
+from tests.core.zookeeper.memory import MemoryEnsemble, MemoryZooKeeper
 
 pytestmark = pytest.mark.spec("ADM-101")
 NEW = TopicPartition("new", 0)
@@ -82,3 +83,15 @@ def test_it_is_looked_at_again_only_where_something_is_found_by_halves(monkeypat
     assert looked(ready) == (ready, [])
     told, slept = looked(evidence(orphans=("come",)), evidence())
     assert found(told) == {} and slept == [2.0]
+
+
+def test_a_config_change_is_stale_after_a_quarter_of_an_hour() -> None:
+    with MemoryZooKeeper(MemoryEnsemble()) as zk:
+        path = f"{ConfigChangeZnode.PATH}/config_change_0000000000"
+        zk.create(path, make_parents=True)
+        node = zk.get(path)
+        assert node is not None
+        made_s = node.ctime_ms / 1000
+        assert [reading.count_stale_changes(zk, lambda age=age: made_s + age) for age in (900, 901)] == [0, 1]  # type: ignore[misc]
+        zk.delete(path)
+        assert reading.count_stale_changes(zk, lambda: made_s + 901) == 0
