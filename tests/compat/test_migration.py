@@ -1,6 +1,5 @@
 """kt migrate check on a real migration of Kafka 3.9.1 from ZooKeeper to KRaft, phase by phase, and on the way back."""
 
-import json
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -13,32 +12,11 @@ from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import AclsZnode, AdminZnode, BrokersZnode, ControllerZnode, MigrationZnode
 from tests.compat import real_kafka
 from tests.compat.migrating_kafka import VERSION, MigratingKafka
+from tests.compat.migration_checks import check
 from tests.core.zookeeper import cluster_nodes as nodes
 from tests.waiting import awaited, eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.slowest, pytest.mark.timeout(900)]
-
-
-def check(kafka: MigratingKafka, *flags: str) -> dict[str, dict[str, Any]]:
-    words = [
-        "migrate",
-        "check",
-        "--zookeeper",
-        kafka.connect,
-        "--bootstrap-server",
-        kafka.bootstrap,
-        "--output",
-        "json",
-        *flags,
-    ]
-    result = CliRunner().invoke(kt, words)
-    assert result.exit_code in (0, 1), result.output
-    found = json.loads(result.stdout)
-    rows = {item["id"]: item for item in found["items"]}
-    assert not found["errors"] and bool(result.exit_code) == any(
-        i["severity"] == "blocker" or (name, i["severity"]) == ("controllers", "unknown") for name, i in rows.items()
-    )
-    return rows
 
 
 def in_phase(

@@ -161,17 +161,26 @@ def test_what_has_come_to_agree_by_a_later_look_is_not_told(zk: ZooKeeper, agree
     assert differing(zk, brokers, between=between) == (Differences(()), waits)
 
 
-def test_what_comes_back_as_it_was_has_changed_meanwhile(zk: ZooKeeper) -> None:
+@pytest.mark.parametrize(
+    ("path", "brokers"),
+    [
+        (STATE, Brokers(epoch=6)),
+        (TopicZnode.path("t"), Brokers(topic_id=OTHER_ID)),
+        (ConfigZnode.path("topics", "t"), Brokers(overrides={})),
+    ],
+    ids=["state", "topic", "overrides"],
+)
+def test_what_comes_back_as_it_was_has_changed_meanwhile(zk: ZooKeeper, path: str, brokers: Brokers) -> None:
     """Written twice between two looks: the data is the same again, the version tells."""
-    same = zk.get(STATE)
+    same = zk.get(path)
     assert same is not None
 
     def between(look: int) -> None:
         if look == 1:
-            write(zk, STATE, b'{"leader":2}')
-            write(zk, STATE, same.data)
+            write(zk, path, b"{}")
+            write(zk, path, same.data)
 
-    assert differing(zk, Brokers(epoch=6), between=between) == (Differences(()), [2.0])
+    assert differing(zk, brokers, between=between) == (Differences(()), [2.0])
 
 
 def test_what_differs_otherwise_at_each_look_is_on_its_way_and_not_told(zk: ZooKeeper) -> None:
