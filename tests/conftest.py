@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, settings
 
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.core.operations.brokers import answers
-from kafkatool.core.operations.verification.replica_reader import NegotiatedConnection
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.ports import free_port
 
@@ -42,7 +41,7 @@ def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKe
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have kt in this process wait for a broker that stands still, where it would go on without it after some seconds."""
     monkeypatch.setitem(answers.ask_brokers.__kwdefaults__ or {}, "limit_s", 120.0)
-    monkeypatch.setitem(NegotiatedConnection.__init__.__kwdefaults__ or {}, "timeout_ms", 120_000)
+    monkeypatch.setattr("kafkatool.core.operations.verification.replica_reader.TIMEOUT_MS", 120_000)
     monkeypatch.setattr("kafkatool.commands.replica_verify.command.STALL_S", 120.0)
 
 

@@ -21,6 +21,8 @@ from typing import Final, Self
 import pytest
 from _pytest.mark.structures import ParameterSet
 
+from kafkatool.core.client.addresses import Address
+from kafkatool.core.client.connections import Connections
 from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.java import JavaNotFoundError, find_java
 from kafkatool.core.operations.verification.replica_reader import layout_from_brokers
@@ -233,7 +235,9 @@ class RealKafka:
     def _known_to(self, broker: int) -> set[int]:
         """Return the brokers it names; none while it is too busy to answer, as one that starts may be for 10 s."""
         try:
-            return set(layout_from_brokers([("127.0.0.1", self.ports[broker])], lambda _: ()).addresses)
+            with Connections() as connections:
+                address = Address("127.0.0.1", self.ports[broker])
+                return set(layout_from_brokers([address], lambda _: (), connections).addresses)
         except BrokerUnreachableError:
             return set()
 

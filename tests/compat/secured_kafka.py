@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from kafkatool.core.client.access import BrokerAccess
+from kafkatool.core.client.addresses import Address
+from kafkatool.core.client.connections import Connections
 from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.java import find_java
 from kafkatool.core.java_properties import parse_properties
@@ -146,7 +148,9 @@ class SecuredKafka(RealKafka):
     def _known_to(self, broker: int) -> set[int]:
         security = read_client_security(_properties(self.files / "admin-plain.properties"), "admin")
         try:
-            layout = layout_from_brokers([("127.0.0.1", self.ports[broker])], lambda _: (), BrokerAccess(security))
+            with Connections(BrokerAccess(security)) as connections:
+                address = Address("127.0.0.1", self.ports[broker])
+                layout = layout_from_brokers([address], lambda _: (), connections)
         except BrokerUnreachableError:
             return set()
         return set(layout.addresses)

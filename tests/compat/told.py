@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from kafkatool.core.client.access import PLAINTEXT_ACCESS, BrokerAccess
 from kafkatool.core.client.addresses import Address, parse_addresses
+from kafkatool.core.client.connections import Connections
 from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.operations.verification.replica_reader import layout_from_brokers
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
@@ -29,7 +30,8 @@ def await_told(zk: ZooKeeper, bootstrap: str, topics: Collection[str], access: B
 
 def _tells(address: Address, view: ClusterView, access: BrokerAccess) -> bool:
     try:
-        layout = layout_from_brokers([(address.host, address.port)], lambda _: list(view.topics), access)
+        with Connections(access) as connections:
+            layout = layout_from_brokers([address], lambda _: list(view.topics), connections)
     except BrokerUnreachableError:  # it stands still
         return False
     found = {p: (layout.leaders[p], set(layout.isr[p])) for p in layout.replicas}

@@ -4,7 +4,7 @@ import click
 
 from kafkatool.commands.brokers import rendering
 from kafkatool.commands.shared.bootstrap import Bootstrap, connect_brokers
-from kafkatool.commands.shared.credentials import broker_access
+from kafkatool.commands.shared.credentials import broker_connections
 from kafkatool.commands.shared.options import (
     KtCommand,
     cluster_id_option,
@@ -43,8 +43,7 @@ def brokers(zookeeper: str, bootstrap: Bootstrap | None, cluster_id: str | None,
     if bootstrap is not None:
         with connect_brokers(bootstrap, cluster_id=cluster_id) as client:
             view = by_request.read_cluster(client, moves=False)
-        access = bootstrap.settings.access
-        answers = ask_brokers(view.brokers.values(), access, configs=RATES, client_id="kt-brokers", unseen=out.unseen)
+            answers = ask_brokers(view.brokers.values(), client.connections, configs=RATES, unseen=out.unseen)
         rates = told_rates(answers)
     else:
         with connect(zookeeper, cluster_id=cluster_id) as zk:
@@ -54,7 +53,7 @@ def brokers(zookeeper: str, bootstrap: Bootstrap | None, cluster_id: str | None,
             except NoPermissionError as e:
                 rates = {}
                 out.note(f"kt: warning: {e}: throttles are not known")
-        answers = ask_brokers(view.brokers.values(), broker_access(), client_id="kt-brokers", unseen=out.unseen)
+        answers = ask_brokers(view.brokers.values(), broker_connections(), unseen=out.unseen)
     out.show(rendering.answer(lay_out(view, answers, rates), answers.silent, view.cluster_id))
     for broker, error in sorted(answers.silent.items()):
         out.note(f"broker {broker}: {error}")

@@ -1,6 +1,6 @@
 """``kt drain`` by the cluster's nodes in ZooKeeper."""
 
-from kafkatool.commands.shared.credentials import broker_access
+from kafkatool.commands.shared.credentials import broker_connections
 from kafkatool.commands.shared.options import read_cluster_id
 from kafkatool.commands.shared.output import Output
 from kafkatool.core.operations.drain.by_znode import ByZnode
@@ -13,7 +13,7 @@ class DrainByZnode:
     """Plans are znodes."""
 
     def __init__(self, zk: ZooKeeper) -> None:
-        self._zk, self.way = zk, ByZnode(zk, broker_access())
+        self._zk, self.way = zk, ByZnode(zk, broker_connections())
 
     def cluster_id(self) -> str | None:
         return read_cluster_id(self._zk)

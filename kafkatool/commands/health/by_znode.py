@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from kafkatool.commands.shared.credentials import broker_access
+from kafkatool.commands.shared.credentials import broker_connections
 from kafkatool.commands.shared.options import show_planned
 from kafkatool.commands.shared.output import Output
 from kafkatool.core.errors import RefusedError
@@ -18,17 +18,17 @@ class HealthByZnode:
     """Throttles are configs in nodes, each written on the version that was read."""
 
     def __init__(self, zk: ZooKeeper) -> None:
-        self._zk, self._access = zk, broker_access()
+        self._zk, self._connections = zk, broker_connections()
 
     def note_unreachable(self, out: Output) -> None:
         """Say at once that no broker can be asked, and what to give: what follows is told by ZooKeeper alone."""
         try:
-            self._access.check(read_cluster(self._zk, [], states=False).brokers.values())
+            self._connections.access.check(read_cluster(self._zk, [], states=False).brokers.values())
         except RefusedError as e:
             out.note(f"kt: warning: no broker can be asked: {e}")
 
     def look(self) -> Reading:
-        return read(self._zk, self._access)
+        return read(self._zk, self._connections)
 
     def take_off(self, entity: Entity, reading: Reading) -> None:
         for write in forgotten.plan_removal(self._zk, [entity]):

@@ -17,7 +17,7 @@ from kafkatool.commands.replica_verify.rendering import (
 )
 from kafkatool.commands.shared.bootstrap import ONLY_ONE, is_typed
 from kafkatool.commands.shared.byte_sizes import ByteCount
-from kafkatool.commands.shared.credentials import broker_access
+from kafkatool.commands.shared.credentials import broker_connections
 from kafkatool.commands.shared.local_cluster import local_zookeeper
 from kafkatool.commands.shared.options import (
     KtCommand,
@@ -128,11 +128,11 @@ def replica_verify(
             "No topics found. --topic-white-list, if specified, is either filtering out all topics or there is no topic."
         )
     reader = BrokerReader(
-        layout.addresses,
+        layout,
+        broker_connections(),
         fetch_size_bytes=fetch_size,
         max_wait_ms=max_wait_ms,
         max_bytes_per_second=max_bytes_per_second,
-        access=broker_access(),
     )
     line = ProgressLine(out.note)
 
@@ -163,10 +163,10 @@ def _layout(broker_list: str | None, zookeeper: str | None, pattern: str, out: O
     choose = partial(topic_names.select, pattern=pattern)
     if broker_list is not None:
         addresses = parse_addresses(broker_list, "--broker-list")
-        return layout_from_brokers(addresses, choose, broker_access(), unseen=out.unseen)
+        return layout_from_brokers(addresses, choose, broker_connections(), unseen=out.unseen)
     assert zookeeper is not None
     with connect(zookeeper) as zk:
-        return layout_from_zookeeper(zk, choose, broker_access())
+        return layout_from_zookeeper(zk, choose, broker_connections())
 
 
 def _run_once(verifier: Verifier, line: ProgressLine) -> None:

@@ -10,7 +10,12 @@ import click
 from click.core import ParameterSource
 
 from kafkatool import __version__
-from kafkatool.commands.shared.credentials import broker_command_config_option, client_properties, command_config
+from kafkatool.commands.shared.credentials import (
+    broker_command_config_option,
+    client_id_of,
+    client_properties,
+    command_config,
+)
 from kafkatool.commands.shared.local_cluster import local_bootstrap, local_zookeeper
 from kafkatool.commands.shared.output import CURRENT_OUTPUT, Output
 from kafkatool.commands.shared.settings import SettingOption
@@ -107,7 +112,7 @@ def is_typed(parameter: str, ctx: click.Context | None = None) -> bool:
 
 def bootstrap_of(text: str, config: Path | None, command: str, *, controllers: bool = False) -> Bootstrap:
     """Parse addresses and read the client's properties. Raises UsageError."""
-    settings = ClientSettings(client_id="-".join(["kt", *command.split()[1:2]]), software_version=__version__)
+    settings = ClientSettings(client_id=client_id_of(command), software_version=__version__)
     if config is not None:
         properties, security = client_properties(config)
         settings = settings_of(properties, replace(settings, security=security))

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from kafkatool import __version__
 from kafkatool.commands.shared.printable import say
 from kafkatool.commands.shared.settings import SettingOption
 from kafkatool.core.errors import ConfigError, RefusedError, UsageError
 
 if TYPE_CHECKING:
     from kafkatool.core.client.access import BrokerAccess
+    from kafkatool.core.client.connections import Connections
     from kafkatool.core.security.client_security import ClientSecurity
     from kafkatool.core.security.zookeeper_security import ZooKeeperSecurity
     from kafkatool.core.zookeeper.session import ZooKeeper
@@ -214,12 +216,32 @@ def client_properties(file: Path) -> "tuple[Mapping[str, str], ClientSecurity]":
     return made
 
 
+def client_id_of(command: str) -> str:
+    """Return what a command, by its path from ``kt`` on, calls itself to brokers unless it is told another name."""
+    return "-".join(["kt", *command.split()[1:2]])
+
+
 def broker_access() -> "BrokerAccess":
     """Return how brokers are reached, by --command-config and --listener. Raises UsageError."""
-    from kafkatool.core.client.access import PLAINTEXT_ACCESS, BrokerAccess
+    from kafkatool.core.client.access import BrokerAccess
+    from kafkatool.core.security.client_security import ClientSecurity
 
     file, listener = command_config(), _chosen("listener")
-    if file is None:
-        return PLAINTEXT_ACCESS if listener is None else BrokerAccess(listener=listener)
-    properties, security = client_properties(file)
-    return BrokerAccess(security, listener, properties.get("client.id") or None)
+    properties, security = ({}, ClientSecurity()) if file is None else client_properties(file)
+    context = click.get_current_context(silent=True)
+    own = client_id_of("" if context is None else context.command_path)
+    return BrokerAccess(security, listener, properties.get("client.id") or own, __version__)
+
+
+def broker_connections() -> "Connections":
+    """Return the connections to brokers of this run of a command, which end with it. Raises UsageError."""
+    from kafkatool.core.client.connections import Connections
+
+    def make() -> "Connections":
+        connections = Connections(broker_access())
+        if (context := click.get_current_context(silent=True)) is not None:
+            context.call_on_close(connections.close)
+        return connections
+
+    found: Connections = _once("connections", make)
+    return found

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.model.values import BrokerInfo, Endpoint
 from kafkatool.core.security.client_security import ClientSecurity
@@ -11,11 +10,12 @@ from kafkatool.core.security.client_security import ClientSecurity
 
 @dataclass(frozen=True, slots=True)
 class BrokerAccess:
-    """Without ``listener`` the only one of the security's protocol is taken. ``client_id``: the name the user gave kt."""
+    """Without ``listener`` the only one of the security's protocol is taken. The rest is what kt says it is."""
 
     security: ClientSecurity = field(default_factory=ClientSecurity)
     listener: str | None = None
-    client_id: str | None = None
+    client_id: str = "kt"
+    software_version: str = "0"
 
     def endpoint(self, broker: BrokerInfo) -> Endpoint | None:
         """Return where to connect to; None: the broker has no such listener, or several."""
@@ -44,11 +44,6 @@ class BrokerAccess:
                 f"brokers have no PLAINTEXT listener but {', '.join(sorted(protocols))}: give --command-config; {there}"
             )
         return f"no listener speaks {self.security.protocol} ({self.security.source}): {there}"
-
-    def connect(self, host: str, port: int, *, client_id: str, timeout_ms: int) -> Connection:
-        """Connect and log in; ``client_id`` is the name of who was given none. Raises BrokerUnreachableError."""
-        client_id = self.client_id or client_id
-        return Connection(host, port, client_id=client_id, timeout_ms=timeout_ms, security=self.security)
 
 
 PLAINTEXT_ACCESS = BrokerAccess()

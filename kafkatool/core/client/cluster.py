@@ -6,12 +6,12 @@ It knows nothing of what requests do. A request goes to the controller, to a bro
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from socket import gaierror
 from typing import Any, ClassVar, Final, Self, TypeVar
 
 from kafkatool.core.client.addresses import Address
 from kafkatool.core.client.closed_at_once import is_late
+from kafkatool.core.client.connections import Connections
 from kafkatool.core.client.negotiated import NegotiatedConnection
 from kafkatool.core.client.rights import NEVER_CREATES, about_every_topic, note_topics_left_out, refusal
 from kafkatool.core.client.settings import ClientSettings
@@ -58,8 +58,8 @@ class ClusterClient:
 
     ``KIND`` is what a person calls a node it talks to.
 
-    ``brokers``, ``controller_id`` and ``cluster_id`` are those of the newest metadata. Connections are kept until
-    ``close``; one that its broker has ended is opened again.
+    ``brokers``, ``controller_id`` and ``cluster_id`` are those of the newest metadata. ``connections`` are kept until
+    ``close``; whoever asks brokers while nothing is asked here may share them.
     """
 
     KIND: ClassVar[str] = "broker"
@@ -85,12 +85,11 @@ class ClusterClient:
         )
         self._bootstrap = bootstrap
         self._wanted_cluster_id = cluster_id
-        self._connections: dict[Address, NegotiatedConnection] = {}
+        self.connections = Connections(settings.access, max_idle_ms=settings.max_idle_ms)
         self.unseen = Unseen() if unseen is None else unseen
         self._asked_of_every_topic = False
         self._answered: Address | None = None
         self._quiet_until: dict[Address, float] = {}  # as brokers ask for it by throttle_time_ms
-        self._used_at: dict[Address, float] = {}
         self._learned_at = 0.0  # when brokers and controller were told
         self._deadline = 0.0
         self.begin_anew()
@@ -108,9 +107,7 @@ class ClusterClient:
 
     def close(self) -> None:
         """End all connections."""
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        self.connections.close()
 
     def begin_anew(self, whole_timeout_ms: int | None = None) -> None:
         """Begin an operation with all of its time before it: that of the settings, unless said."""
@@ -186,7 +183,7 @@ class ClusterClient:
         try:
             answer = self._ask_any(metadata.API, request, least)
         except UnsupportedApiError as e:
-            found = next((c.versions for a, c in self._connections.items() if str(a) == e.broker), {})
+            found = next((c.versions for a, c in self.connections.open.items() if str(a) == e.broker), {})
             if metadata.API.key not in found and list_partition_reassignments.API.key in found:
                 raise RefusedError(
                     f"{e.broker} is a controller, which tells nothing of brokers",
@@ -211,7 +208,7 @@ class ClusterClient:
             )
         if self.cluster_id not in (None, cluster_id):
             raise RefusedError(f"{join(self._bootstrap)} leads to two clusters, {self.cluster_id} and {cluster_id}")
-        protocol = self.settings.access.security.protocol
+        protocol = self.connections.access.security.protocol
         self.brokers = {
             node: BrokerInfo(node, (Endpoint("", host, port, protocol),), rack)
             for node, host, port, rack in sorted(nodes, key=lambda known: known[0])
@@ -244,7 +241,7 @@ class ClusterClient:
 
     @property
     def _principal(self) -> str:
-        return self.settings.access.security.principal
+        return self.connections.access.security.principal
 
     # --- sending ------------------------------------------------------------------------------------------------
 
@@ -292,17 +289,15 @@ class ClusterClient:
             time.sleep(pause_s)
         answer = connection.send(api, request, timeout_ms=self.request_ms, least=least)
         self._answered = address
-        self._used_at[address] = time.monotonic()
         if quiet_ms := throttled_ms(answer):
             self._quiet_until[address] = time.monotonic() + quiet_ms / 1000
         return answer
 
     def _ask_any(self, api: Api, request: Request[_Response], least: int) -> _Response:
         """Ask the brokers known, the connected ones first, then the addresses given. Raises BrokerUnreachableError."""
-        connected = [a for a, c in self._connections.items() if not c.closed]
         known = [Address(e.host, e.port) for b in self.brokers.values() for e in b.endpoints]
         failures: dict[Address, BrokerUnreachableError] = {}
-        addresses = dict.fromkeys((*connected, *known, *self._bootstrap))
+        addresses = dict.fromkeys((*self.connections.open, *known, *self._bootstrap))
         for address in addresses:
             try:
                 return self._send(address, api, request, least)
@@ -322,31 +317,13 @@ class ClusterClient:
         raise kind(f"no {self.KIND} answers:{between}{reasons}")
 
     def _first_connection(self) -> NegotiatedConnection:
-        if all(c.closed for c in self._connections.values()):
+        if not self.connections.open:
             self.refresh()
-        return next(c for c in self._connections.values() if not c.closed)
+        return next(iter(self.connections.open.values()))
 
     def _connection(self, address: Address) -> NegotiatedConnection:
-        known = self._connections.get(address)
-        if known is not None and self._is_idle(address):
-            known.close()
-        if known is None or known.closed:
-            # at the end, as the newest: it is known to have answered
-            self._connections.pop(address, None)
-            known = self._connections[address] = NegotiatedConnection(
-                address,
-                replace(
-                    self.settings,
-                    connect_timeout_ms=min(self.settings.connect_timeout_ms, self.left_ms),
-                    request_timeout_ms=self.request_ms,
-                ),
-            )
-        return known
-
-    def _is_idle(self, address: Address) -> bool:
-        """Tell whether nothing was asked there for so long that the other side may have forgotten the connection."""
-        unused_ms = (time.monotonic() - self._used_at.get(address, float("inf"))) * 1000
-        return 0 <= self.settings.max_idle_ms < unused_ms
+        connect_ms = min(self.settings.connect_timeout_ms, self.left_ms)
+        return self.connections.to(address, timeout_ms=self.request_ms, connect_timeout_ms=connect_ms)
 
     def _controller_address(self) -> Address:
         if self.controller_id is None or self.controller_id not in self.brokers:

@@ -6,6 +6,7 @@ imported or asked for.
 """
 
 import random
+import select
 import socket
 import threading
 from struct import Struct
@@ -105,6 +106,16 @@ class Connection:
                 self._release()
         result: _Response = response
         return result
+
+    @property
+    def has_ended(self) -> bool:
+        """Tell, while no request is under way, whether the other side has ended it, as brokers end idle ones."""
+        watch = select.poll()
+        try:
+            watch.register(self._socket, select.POLLIN)
+        except ValueError:  # closed here meanwhile
+            return True
+        return bool(watch.poll(0))  # as nothing is due, there is nothing to read but the end
 
     def close(self) -> None:
         """End the connection; a ``send`` waiting in another thread fails at once."""

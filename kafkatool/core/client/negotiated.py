@@ -3,44 +3,58 @@
 Brokers of two releases, in a rolling upgrade, are each spoken to in their own versions.
 """
 
+import time
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 
+from kafkatool.core.client.access import BrokerAccess
 from kafkatool.core.client.addresses import Address
 from kafkatool.core.client.closed_at_once import first_request, is_late
 from kafkatool.core.client.connection import Connection
-from kafkatool.core.client.settings import ClientSettings
 from kafkatool.core.errors import BrokerUnreachableError, ProtocolError, TlsError, UnsupportedApiError
 from kafkatool.core.protocol.codec.schema import Api, Request
 from kafkatool.core.protocol.messages import api_versions
-from kafkatool.core.protocol.messages.api_versions import ApiVersionsRequest
+from kafkatool.core.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 _Response = TypeVar("_Response")
 
 SOFTWARE: Final = "kt"
+_NAMING_SOFTWARE: Final = 3  # the version of ApiVersions that does
 
 
 class NegotiatedConnection:
     """Connected and agreed on versions when made; used as a `Connection` is, by one thread at a time."""
 
-    def __init__(self, address: Address, settings: ClientSettings) -> None:
-        """Connect, within the times of the settings. Raises BrokerUnreachableError, also where no Kafka broker answers."""
+    def __init__(self, address: Address, access: BrokerAccess, *, connect_timeout_ms: int, timeout_ms: int) -> None:
+        """Connect, with TLS and login, within the first time, and agree, counted from the same moment, within the second.
+
+        Raises BrokerUnreachableError, also where no Kafka broker answers.
+        """
         self.address = address
-        self._settings = settings
-        self._connection = self._connect()
+        self.used_at = float("inf")
+        """When the last answer was here, by the monotonic clock; there was none yet."""
+        self._access = access
+        deadline = time.monotonic() + timeout_ms / 1000
+        self._connection = Connection(
+            *address,
+            client_id=access.client_id,
+            timeout_ms=min(connect_timeout_ms, timeout_ms),
+            security=access.security,
+        )
         self._has_answered = False
-        self.versions: Mapping[int, tuple[int, int]] = MappingProxyType(self._agree())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        self.versions: Mapping[int, tuple[int, int]] = MappingProxyType(self._agree(deadline))
 
     @property
     def closed(self) -> bool:
+        """Tell whether it was closed here, as it is after any error."""
         return self._connection.closed
+
+    @property
+    def has_ended(self) -> bool:
+        """Tell, so far as can be seen without asking, whether the other side has closed it."""
+        return self._connection.has_ended
 
     def close(self) -> None:
         """End the connection."""
@@ -74,32 +88,29 @@ class NegotiatedConnection:
             hint = f"closed the connection upon {api.name}: does its listener ask for a login (SASL)?"
             raise BrokerUnreachableError(f"{self.address} {hint}") from e
         self._has_answered = True
+        self.used_at = time.monotonic()
         return answer
 
     @property
     def _logs_in(self) -> bool:
-        return self._settings.security is not None and self._settings.security.login is not None
+        return self._access.security.login is not None
 
-    def _connect(self) -> Connection:
-        host, port = self.address
-        s = self._settings
-        return Connection(host, port, client_id=s.client_id, timeout_ms=s.connect_timeout_ms, security=s.security)
-
-    def _agree(self) -> dict[int, tuple[int, int]]:
-        """Ask for the versions served. A broker older than 2.4 answers version 3 in version 0, and is asked in that."""
-        request = ApiVersionsRequest(
-            client_software_name=SOFTWARE, client_software_version=self._settings.software_version
-        )
-        timeout_ms = self._settings.request_timeout_ms
-        security = self._settings.security
+    def _agree(self, deadline: float) -> dict[int, tuple[int, int]]:
+        """Ask for the versions served; a broker that has no version 3 of that question in the one that it has (ADM-5)."""
         try:
-            with first_request(self.address, encrypted=security is not None and security.tls is not None):
-                try:
-                    answer = self._connection.send(api_versions.API, 3, request, timeout_ms=timeout_ms)
-                except ProtocolError:
-                    self._connection = self._connect()
-                    answer = self._connection.send(api_versions.API, 0, request, timeout_ms=timeout_ms)
+            with first_request(self.address, encrypted=self._access.security.tls is not None):
+                answer = self._ask_versions(_NAMING_SOFTWARE, deadline)
+                if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+                    own = (k.max_version for k in answer.api_keys if k.api_key == api_versions.API.key)
+                    answer = self._ask_versions(min(next(own, 0), _NAMING_SOFTWARE), deadline)
         except (ProtocolError, BrokerUnreachableError):
             self.close()
             raise
         return {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys}
+
+    def _ask_versions(self, version: int, deadline: float) -> ApiVersionsResponse:
+        request = ApiVersionsRequest(
+            client_software_name=SOFTWARE, client_software_version=self._access.software_version
+        )
+        left_ms = max(1, int((deadline - time.monotonic()) * 1000))
+        return self._connection.send(api_versions.API, version, request, timeout_ms=left_ms)

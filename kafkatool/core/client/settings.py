@@ -22,6 +22,7 @@ _NUMBERS: Final = {
     "socket.connection.setup.timeout.ms": "connect_timeout_ms",
 }
 _MAX_IDLE: Final = "connections.max.idle.ms"
+MAX_IDLE_MS: Final = 300_000  # less than the ten minutes after which brokers end a connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class ClientSettings:
     retry_backoff_ms: int = 100
     max_backoff_ms: int = 1000
     reconnect_backoff_ms: int = 50
-    max_idle_ms: int = 300_000
+    max_idle_ms: int = MAX_IDLE_MS
     metadata_max_age_ms: int = 300_000
     security: "ClientSecurity | None" = None
 
@@ -52,7 +53,7 @@ class ClientSettings:
         from kafkatool.core.client.access import PLAINTEXT_ACCESS, BrokerAccess
 
         access = PLAINTEXT_ACCESS if self.security is None else BrokerAccess(self.security)
-        return replace(access, client_id=self.client_id)
+        return replace(access, client_id=self.client_id, software_version=self.software_version)
 
 
 def settings_of(properties: Mapping[str, str], defaults: ClientSettings) -> ClientSettings:

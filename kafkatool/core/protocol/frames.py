@@ -14,6 +14,7 @@ _LENGTH = Struct(">i")
 _HEADER_0 = Struct(">hhi")
 _CLIENT_ID = Struct(">h")
 _API_VERSIONS = 18
+_UNSUPPORTED_VERSION = b"\0\x23"  # error 35, with which an answer begins
 _CONTROLLED_SHUTDOWN = 7
 
 
@@ -88,7 +89,10 @@ def decode_request(api: Api, version: int, frame: Buffer, body_offset: int) -> A
 
 
 def decode_response(api: Api, version: int, frame: Buffer) -> tuple[int, Any]:
-    """Return correlation id and message of a response frame without its length. ProtocolError for malformed bytes."""
+    """Return correlation id and message of a response frame without its length. ProtocolError for malformed bytes.
+
+    A broker refuses a version of ApiVersions that it does not know in version 0, which every client reads (KIP-511).
+    """
     try:
         (correlation_id,) = _LENGTH.unpack_from(frame)
         position = _LENGTH.size
@@ -96,7 +100,12 @@ def decode_response(api: Api, version: int, frame: Buffer) -> tuple[int, Any]:
             position = skip_tagged_fields(frame, position)
     except (error, IndexError) as short:
         raise ProtocolError(f"{api.name} response header of {len(frame)} bytes is cut off") from short
-    return correlation_id, _decode(api, api.response, version, frame, position)
+    try:
+        return correlation_id, _decode(api, api.response, version, frame, position)
+    except ProtocolError:
+        if api.key != _API_VERSIONS or frame[position : position + len(_UNSUPPORTED_VERSION)] != _UNSUPPORTED_VERSION:
+            raise
+        return correlation_id, _decode(api, api.response, 0, frame, position)
 
 
 def _decode(api: Api, cls: type[object], version: int, frame: Buffer, position: int) -> Any:

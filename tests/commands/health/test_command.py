@@ -12,7 +12,7 @@ from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.commands.health import command
 from kafkatool.commands.health.by_znode import HealthByZnode
 from kafkatool.commands.main import kt
-from kafkatool.core.client.access import PLAINTEXT_ACCESS
+from kafkatool.core.client.connections import Connections
 from kafkatool.core.operations.config_writes import read_configs
 from kafkatool.core.operations.health import checks, forgotten, reading
 from kafkatool.core.operations.reassignment.throttles import RATES, REPLICAS
@@ -154,7 +154,7 @@ def test_removal_stops_when_something_begins_to_move(zk: ZooKeeper) -> None:
         looks += 1
         if looks == 2:
             zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode({}))
-        return reading.read(zk, PLAINTEXT_ACCESS)
+        return reading.read(zk, Connections())
 
     entities = [("brokers", "1"), ("topics", "t")]
     assert forgotten.remove(entities, look, HealthByZnode(zk).take_off) == entities[:1]

@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from kafkatool.commands.main import kt
 from kafkatool.commands.replica_verify.rendering import mismatch_text, report_item, report_line
 from kafkatool.commands.shared.progress_line import ProgressLine
+from kafkatool.core.client.connections import Connections
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.verification import comparison, replica_reader
 from kafkatool.core.operations.verification.comparison import Layout, Mismatch, PartitionReport, Verifier
@@ -321,7 +322,7 @@ def test_all_of_the_layout_is_in_zookeeper(zk: ZooKeeper) -> None:
         zk, brokers=(1, 2), topics={"t": {0: (1, 2)}, "u": {0: (2, 3)}, "x": {0: (1,)}}, states={T0: (2, (2,))}
     )
     zk.delete("/brokers/topics/u/partitions/0/state")
-    assert layout_from_zookeeper(zk, lambda topics: [t for t in topics if t != "x"]) == Layout(
+    assert layout_from_zookeeper(zk, lambda topics: [t for t in topics if t != "x"], Connections()) == Layout(
         {1: ("127.0.0.1", 1), 2: ("127.0.0.1", 1)},
         {T0: (1, 2), u0: (2, 3)},
         {T0: 2, u0: None},

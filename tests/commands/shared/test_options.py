@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from kafkatool import __version__
 from kafkatool.commands.main import kt
 from kafkatool.core.security.zookeeper_security import ZooKeeperSecurity
 from kafkatool.core.zookeeper import session
@@ -208,9 +209,15 @@ def test_what_is_no_address_of_a_broker_is_wrong_usage(address: str) -> None:
         "transactions list",
     ],
 )
-def test_each_command_names_itself_to_brokers_unless_it_is_told_another_name(command: str, tmp_path: Path) -> None:
+def test_each_command_names_itself_to_a_broker_over_one_connection_unless_told_another_name(
+    command: str, tmp_path: Path
+) -> None:
     (config := tmp_path / "client.properties").write_text("client.id=me\nretries=0\n")
     for flags, name in (((), f"kt-{command.split()[0]}"), (("--command-config", str(config)), "me")):
         with FakeBroker(1) as broker:
             CliRunner().invoke(kt, [*command.split(), "--bootstrap-server", str(broker.address), *flags])
             assert broker.client_ids == {name}
+            asked = [(version, request) for api, version, request in broker.asked if api == "ApiVersions"]
+            said = [(request.client_software_name, request.client_software_version) for _, request in asked]
+            assert [version for version, _ in asked] == [3] and said == [("kt", __version__)]
+            assert broker.connections == 1

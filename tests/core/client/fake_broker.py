@@ -110,6 +110,10 @@ class FakeBroker:
 
     def _versions(self, version: int) -> tuple[object, int]:
         if version > self._newest:
-            return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[]), 0
-        keys = [ApiVersionsResponseKey(api_key=a.key, min_version=f, max_version=t) for a, (f, t) in self.apis.items()]
-        return ApiVersionsResponse(api_keys=keys), version
+            own = [key for key in self._keys() if key.api_key == api_versions.API.key]
+            return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own), 0
+        return ApiVersionsResponse(api_keys=self._keys()), version
+
+    def _keys(self) -> list[ApiVersionsResponseKey]:
+        apis = self.apis.items()
+        return [ApiVersionsResponseKey(api_key=api.key, min_version=low, max_version=high) for api, (low, high) in apis]

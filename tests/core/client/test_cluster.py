@@ -95,6 +95,7 @@ def test_each_broker_is_spoken_to_in_the_newest_version_that_both_know(brokers: 
     first = brokers[0].asked[0][2]
     assert (first.client_software_name, first.client_software_version) == ("kt", "9.1")
     assert brokers[0].client_ids == old.client_ids == {"kt-topics"}
+    assert brokers[0].connections == old.connections == 1
 
 
 @pytest.mark.spec("ADM-6", "ADM-53")
@@ -190,7 +191,12 @@ def test_a_connection_that_the_broker_has_ended_is_opened_again_which_is_no_retr
         brokers[0].drop_connections()
         client.refresh()
         assert client.brokers
-    assert brokers[0].connections + brokers[1].connections + brokers[2].connections == 2
+        client.controller(listing.API, LIST)
+        brokers[1].drop_connections()
+        client.controller(listing.API, LIST)
+        assert not client.repeated
+    assert [b.connections for b in brokers] == [2, 2, 0]
+    assert brokers[1].count(listing.API) == 2
 
 
 @pytest.mark.spec("ADM-53")

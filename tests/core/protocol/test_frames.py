@@ -233,6 +233,17 @@ def test_unknown_tagged_fields_are_skipped() -> None:
     assert decode_request(metadata.API, 9, tagged, 0) == decode_request(metadata.API, 9, plain + b"\0", 0)
 
 
+@pytest.mark.spec("ADM-13")
+def test_unknown_tagged_fields_of_an_answer_are_passed_over_in_its_header_its_parts_and_at_its_end() -> None:
+    topic = "11" * 16 + "01"
+    plain = "00000001 {} 00000000 0000 00000000 02" + topic + "{} {}"
+    answer = fetch.FetchResponse(topics=[fetch.FetchResponseTopic(topic_id=b"\x11" * 16, partitions=[])])
+    frame = bytes.fromhex(plain.format("00", "00", "00"))
+    assert _response(fetch.API, 17, answer) == frame.hex()
+    tagged = bytes.fromhex(plain.format("010502aabb", "020000630101", "02000101c80101ff"))
+    assert decode_response(fetch.API, 17, tagged) == decode_response(fetch.API, 17, frame) == (1, answer)
+
+
 @pytest.mark.spec("BRK-10")
 @pytest.mark.parametrize(
     "tags",
@@ -258,7 +269,7 @@ def test_invalid_utf_8_is_read_with_replacement_characters_and_any_non_zero_byte
 
 
 @pytest.mark.spec("BRK-10")
-@pytest.mark.parametrize(("api", "version"), [(fetch.API, 13), (leader_and_isr.API, 3), (api_versions.API, 4)])
+@pytest.mark.parametrize(("api", "version"), [(fetch.API, 18), (leader_and_isr.API, 3), (api_versions.API, 4)])
 def test_a_version_that_is_not_known_is_refused(api: Api, version: int) -> None:
     header, body = decode_header(api, struct.pack(">hhih", api.key, version, 1, -1) + bytes(50))
     with pytest.raises(ProtocolError, match=rf"{api.name} has no version {version}"):

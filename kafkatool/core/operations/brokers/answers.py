@@ -9,13 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
-from kafkatool.core.client.access import BrokerAccess
+from kafkatool.core.client.addresses import Address
+from kafkatool.core.client.connections import Connections
 from kafkatool.core.client.rights import refusal
 from kafkatool.core.client.unseen import Unseen
-from kafkatool.core.errors import BrokerUnreachableError, NotPermittedError, ProtocolError
+from kafkatool.core.errors import BrokerUnreachableError, NotPermittedError
 from kafkatool.core.model.values import BrokerInfo, TopicPartition
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.messages import api_versions, describe_configs, describe_log_dirs
+from kafkatool.core.protocol.messages import describe_configs, describe_log_dirs
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 LIMIT_S: Final = 5.0  # for all of a broker's answers (ADM-105)
@@ -72,11 +73,10 @@ class Answers(NamedTuple):
 
 def ask_brokers(
     brokers: Iterable[BrokerInfo],
-    access: BrokerAccess,
+    connections: Connections,
     *,
     configs: Collection[str] = (),
     limit_s: float = LIMIT_S,
-    client_id: str = "kt",
     unseen: Unseen | None = None,
 ) -> Answers:
     """Ask every broker; ``configs`` are the settings wanted of each. ``unseen`` is told what they may not tell us."""
@@ -85,11 +85,9 @@ def ask_brokers(
 
     def ask(broker: BrokerInfo) -> BrokerAnswer | BrokerUnreachableError:
         try:
-            return _ask(broker, access, configs, time.monotonic() + limit_s, client_id)
+            return _ask(broker, connections, configs, time.monotonic() + limit_s)
         except BrokerUnreachableError as e:
             return e
-        except ProtocolError as e:
-            return BrokerUnreachableError(str(e))
 
     with ThreadPoolExecutor(max(1, min(AT_ONCE, len(asked))), thread_name_prefix="kt-ask") as threads:
         for broker, answer in zip(asked, threads.map(ask, asked), strict=True):
@@ -104,9 +102,8 @@ def ask_brokers(
     return Answers(told, silent)
 
 
-def _ask(
-    broker: BrokerInfo, access: BrokerAccess, configs: Collection[str], deadline: float, client_id: str
-) -> BrokerAnswer:
+def _ask(broker: BrokerInfo, connections: Connections, configs: Collection[str], deadline: float) -> BrokerAnswer:
+    access = connections.access
     endpoint = access.endpoint(broker)
     if endpoint is None:
         raise BrokerUnreachableError(access.why_not(broker))
@@ -114,41 +111,30 @@ def _ask(
     def left_ms() -> int:
         return max(1, int((deadline - time.monotonic()) * 1000))
 
-    with access.connect(endpoint.host, endpoint.port, client_id=client_id, timeout_ms=left_ms()) as connection:
-        keys = connection.send(
-            api_versions.API, 0, api_versions.ApiVersionsRequest(), timeout_ms=left_ms()
-        ).api_keys  # a version that every broker has
-        served = {key.api_key: (key.min_version, key.max_version) for key in keys}
+    connection = connections.to(Address(endpoint.host, endpoint.port), timeout_ms=left_ms())
 
-        def send(api: Api, request: Request[_Response]) -> _Response | None:
-            version = newest_common(api, served)
-            return None if version is None else connection.send(api, version, request, timeout_ms=left_ms())
+    def send(api: Api, request: Request[_Response]) -> _Response | None:
+        known = connection.version_of(api) is not None
+        return connection.send(api, request, timeout_ms=left_ms()) if known else None
 
-        refused: list[tuple[NotPermittedError, str]] = []
+    refused: list[tuple[NotPermittedError, str]] = []
 
-        def refuse(api: Api, code: int, consequence: str) -> None:
-            about = {"broker": f"broker {broker.id}", "principal": access.security.principal}
-            error = refusal(api, code, None, None, **about)
-            if isinstance(error, NotPermittedError):
-                refused.append((error, consequence))
+    def refuse(api: Api, code: int, consequence: str) -> None:
+        about = {"broker": f"broker {broker.id}", "principal": access.security.principal}
+        error = refusal(api, code, None, None, **about)
+        if isinstance(error, NotPermittedError):
+            refused.append((error, consequence))
 
-        log_dirs = _log_dirs(send, refuse)
-        entries = _configs(send, refuse, broker.id, configs) if configs else ()
-        values = None if entries is None else {c.name: c.value for c in entries if c.value is not None}
-        sources = {c.name: c.config_source for c in entries or () if c.config_source >= 0}
-        return BrokerAnswer(served, log_dirs, values, tuple(refused), sources)
+    log_dirs = _log_dirs(send, refuse)
+    entries = _configs(send, refuse, broker.id, configs) if configs else ()
+    values = None if entries is None else {c.name: c.value for c in entries if c.value is not None}
+    sources = {c.name: c.config_source for c in entries or () if c.config_source >= 0}
+    return BrokerAnswer(connection.versions, log_dirs, values, tuple(refused), sources)
 
 
 def is_kraft(served: Served) -> bool:
     """Tell whether that is a broker without ZooKeeper: the controller that those name is one of them, at random (ADM-7)."""
     return _DESCRIBE_QUORUM in served
-
-
-def newest_common(api: Api, served: Served) -> int | None:
-    """Return the newest version that both sides know, or None."""
-    lowest, highest = served.get(api.key, (0, -1))
-    version = min(highest, api.max_version)
-    return version if version >= max(lowest, api.min_version) else None
 
 
 _Send = Callable[[Api, Request[_Response]], _Response | None]

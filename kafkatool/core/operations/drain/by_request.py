@@ -47,7 +47,7 @@ class ByRequest:
         client.begin_anew()
         client.note_anew(Unseen())
         view = self._read()
-        answers = ask(view, asked, client.settings.access)
+        answers = ask(view, asked, client.connections)
         client.begin_anew()
         on_disks = {
             p.topic for answer in answers.told.values() for d in answer.log_dirs or () for p in (*d.sizes, *d.arriving)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from kafkatool.core.client.access import BrokerAccess
+from kafkatool.core.client.connections import Connections
 from kafkatool.core.operations.drain.requested_throttles import NotAsBefore
 from kafkatool.core.operations.drain.way import Look, Terms, ask
 from kafkatool.core.operations.reassignment import throttles
@@ -18,22 +19,22 @@ from kafkatool.core.zookeeper.session import ZooKeeper
 
 
 class ByZnode:
-    """The way over one session; brokers are reached by ``access``."""
+    """The way over one session, and the connections to brokers."""
 
-    def __init__(self, zk: ZooKeeper, access: BrokerAccess) -> None:
-        self._zk, self._access = zk, access
+    def __init__(self, zk: ZooKeeper, connections: Connections) -> None:
+        self._zk, self._connections = zk, connections
 
     def look(self, asked: Collection[int] | None) -> Look:
         """Read the whole cluster. Raises RefusedError: no broker could be asked, so that an end could not be proven."""
         view = read_cluster(self._zk)
-        self._access.check(view.brokers.values())
-        return Look(view, ask(view, asked, self._access))
+        self._connections.access.check(view.brokers.values())
+        return Look(view, ask(view, asked, self._connections))
 
     def prepare(self, look: Look, moves: Moves, terms: Terms) -> Prepared:
         return prepare(self._zk, moves, throttle=terms.throttle, max_count=terms.batch_partitions, name_of=dashed)
 
     def round(self, plan: Moves, files: RunFiles, on_progress: Callable[[Progress], None]) -> "ZnodeRound":
-        return ZnodeRound(Run(self._zk, plan, files, name_of=dashed, on_progress=on_progress), self._access)
+        return ZnodeRound(Run(self._zk, plan, files, name_of=dashed, on_progress=on_progress), self._connections.access)
 
     def find_not_as_before(self, saved: Sequence[SavedThrottle]) -> NotAsBefore:
         return NotAsBefore(tuple(throttles.not_restored(self._zk, saved)))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from kafkatool.core.client.access import BrokerAccess
+from kafkatool.core.client.connections import Connections
 from kafkatool.core.operations.brokers.answers import Answers, ask_brokers
 from kafkatool.core.operations.drain.requested_throttles import NotAsBefore
 from kafkatool.core.operations.reassignment.events import Event
@@ -64,7 +64,7 @@ class Way(Protocol[S]):
     def find_not_as_before(self, saved: Sequence[SavedThrottle]) -> NotAsBefore: ...
 
 
-def ask(view: ClusterView, asked: Collection[int] | None, access: BrokerAccess) -> Answers:
+def ask(view: ClusterView, asked: Collection[int] | None, connections: Connections) -> Answers:
     """Ask those of the brokers that are live, None: all, what is on their disks."""
     wanted = [info for broker, info in view.brokers.items() if asked is None or broker in asked]
-    return ask_brokers(wanted, access, client_id="kt-drain")
+    return ask_brokers(wanted, connections)

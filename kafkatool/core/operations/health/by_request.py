@@ -51,7 +51,7 @@ def read(client: ClusterClient) -> Reading:
     client.begin_anew()
     view = cluster_view.read_cluster(client, moves=False)
     wanted = (MIN_ISR, UNCLEAN, *RATES)
-    answers = ask_brokers(view.brokers.values(), client.settings.access, configs=wanted, client_id="kt-health")
+    answers = ask_brokers(view.brokers.values(), client.connections, configs=wanted)
     kraft = any(is_kraft(answer.served) for answer in answers.told.values())
     quorum = _read_quorum(client, gaps) if kraft else None
     if quorum is not None:

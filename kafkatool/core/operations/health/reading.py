@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from kafkatool.core.client.access import BrokerAccess
+from kafkatool.core.client.connections import Connections
 from kafkatool.core.errors import NoPermissionError, ZnodeFormatError
 from kafkatool.core.model.values import PartitionState, TopicPartition
 from kafkatool.core.operations.brokers.answers import Answers, ask_brokers
@@ -96,7 +96,7 @@ class Reading:
         return found
 
 
-def read(zk: ZooKeeper, access: BrokerAccess) -> Reading:
+def read(zk: ZooKeeper, connections: Connections) -> Reading:
     """Look at the cluster; writes nothing."""
     at_s = time.time()
     view = read_cluster(zk, states=False, configs=True)
@@ -127,7 +127,7 @@ def read(zk: ZooKeeper, access: BrokerAccess) -> Reading:
         recovering=recovering,
         rates=rates,
         default_rates=default_rates,
-        answers=ask_brokers(view.brokers.values(), access, configs=(MIN_ISR, UNCLEAN), client_id="kt-health"),
+        answers=ask_brokers(view.brokers.values(), connections, configs=(MIN_ISR, UNCLEAN)),
         carried_out=run_lock.any_held(),
         rates_untold=rates_untold,
     )

@@ -182,12 +182,7 @@ def _read(
     found = Evidence(
         view=view,
         brokers=dict(client.brokers),
-        answers=ask_brokers(
-            {**view.brokers, **client.brokers}.values(),
-            client.settings.access,
-            configs=SETTINGS,
-            client_id="kt-migrate",
-        ),
+        answers=ask_brokers({**view.brokers, **client.brokers}.values(), client.connections, configs=SETTINGS),
         controller=kraft,
         controller_epoch=ControllerEpochZnode.decode(epoch.data) if epoch else None,
         migration=MigrationZnode.decode(migration.data) if migration else None,

@@ -76,7 +76,12 @@ def asking(zk: ZooKeeper, plan: Moves, access: "BrokerAccess") -> "Iterator[Clus
         yield None
         return
     endpoints = [e for b in brokers if (e := access.endpoint(b)) is not None]
-    settings = ClientSettings(client_id="kt-reassign", whole_timeout_ms=WHOLE_TIMEOUT_MS, security=access.security)
+    settings = ClientSettings(
+        client_id=access.client_id,
+        software_version=access.software_version,
+        whole_timeout_ms=WHOLE_TIMEOUT_MS,
+        security=access.security,
+    )
     try:
         if not endpoints:
             raise BrokerUnreachableError(access.why_not(brokers[0]))

@@ -12,7 +12,6 @@ from kafkatool.core.model.values import BrokerInfo, TopicPartition
 
 if TYPE_CHECKING:  # the wire protocol takes as long to import as all else: who asks no broker starts without it
     from kafkatool.core.client.access import BrokerAccess
-    from kafkatool.core.operations.verification.replica_reader import NegotiatedConnection
     from kafkatool.core.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 
 TIMEOUT_MS: Final = 2000  # of connecting, and of each answer; sizes are good to have, not worth a long wait
@@ -34,17 +33,17 @@ class SizeReader(AbstractContextManager["SizeReader"]):
     ) -> None:
         """Ask those brokers; ``unseen`` is told which of them may not tell us."""
         from kafkatool.core.client.access import PLAINTEXT_ACCESS
+        from kafkatool.core.client.connections import Connections
 
         self._access = access = access or PLAINTEXT_ACCESS
         found = ((b.id, access.endpoint(b)) for b in brokers)
         self._endpoints = {broker: endpoint for broker, endpoint in found if endpoint is not None}
-        self._connections: dict[int, NegotiatedConnection] = {}
+        self._connections = Connections(access)
         self._unseen = unseen
         self._refusing: set[int] = set()
 
     def __exit__(self, *_: object) -> None:
-        for connection in self._connections.values():
-            connection.close()
+        self._connections.close()
 
     def read(self, partitions: Collection[TopicPartition]) -> ReplicaSizes:
         """Read the sizes of those of ``partitions`` that each broker holds."""
@@ -82,21 +81,17 @@ class SizeReader(AbstractContextManager["SizeReader"]):
                 self._unseen.note(error, "sizes of replicas are not known", only_maybe=True)
 
     def _ask(self, broker: int, request: "DescribeLogDirsRequest") -> dict[TopicPartition, int] | None:
-        from kafkatool.core.operations.verification.replica_reader import NegotiatedConnection
+        from kafkatool.core.client.addresses import Address
         from kafkatool.core.protocol.messages import describe_log_dirs
         from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
         endpoint = self._endpoints[broker]
         try:
-            connection = self._connections.get(broker)
-            if connection is None:
-                connection = NegotiatedConnection(
-                    endpoint.host, endpoint.port, timeout_ms=TIMEOUT_MS, access=self._access
-                )
-                self._connections[broker] = connection
-            answer = connection.send(describe_log_dirs.API, request)
+            connection = self._connections.to(Address(endpoint.host, endpoint.port), timeout_ms=TIMEOUT_MS)
+            if connection.version_of(describe_log_dirs.API) is None:
+                return None
+            answer = connection.send(describe_log_dirs.API, request, timeout_ms=TIMEOUT_MS)
         except BrokerUnreachableError:
-            self._connections.pop(broker, None)  # an error has closed it; the next reading connects anew
             return None
         if answer.error_code or not answer.results:
             # No directory is named to who may not ask, and versions below 3 say no more than that (SEC-40).

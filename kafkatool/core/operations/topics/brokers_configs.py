@@ -1,10 +1,11 @@
 """The topic configs that the cluster's brokers know, where they can be asked: newer Kafkas have more than kt (TOP-22)."""
 
 from kafkatool.core.client.access import PLAINTEXT_ACCESS, BrokerAccess
-from kafkatool.core.errors import BrokerUnreachableError, ProtocolError
+from kafkatool.core.client.addresses import Address
+from kafkatool.core.client.connections import Connections
+from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.model.values import BrokerInfo
-from kafkatool.core.protocol.messages import api_versions, describe_configs
-from kafkatool.core.protocol.messages.api_versions import ApiVersionsRequest
+from kafkatool.core.protocol.messages import describe_configs
 from kafkatool.core.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
@@ -22,32 +23,25 @@ def read_known_configs(zk: ZooKeeper, access: BrokerAccess = PLAINTEXT_ACCESS) -
     topic = min(zk.children(TopicsZnode.PATH) or (), default=None)
     if topic is None:
         return None
-    for broker in read_cluster(zk, [], states=False).brokers.values():
-        try:
-            known = _ask(broker, topic, access)
-        except (BrokerUnreachableError, ProtocolError):
-            continue
-        if known:
-            return known
+    with Connections(access) as connections:
+        for broker in read_cluster(zk, [], states=False).brokers.values():
+            try:
+                known = _ask(broker, topic, connections)
+            except BrokerUnreachableError:
+                continue
+            if known:
+                return known
     return None
 
 
-def _ask(broker: BrokerInfo, topic: str, access: BrokerAccess) -> frozenset[str]:
-    endpoint = access.endpoint(broker)
+def _ask(broker: BrokerInfo, topic: str, connections: Connections) -> frozenset[str]:
+    endpoint = connections.access.endpoint(broker)
     if endpoint is None:
         return frozenset()
-    with access.connect(endpoint.host, endpoint.port, client_id="kt-topics", timeout_ms=_TIMEOUT_MS) as connection:
-        served = connection.send(api_versions.API, 0, ApiVersionsRequest()).api_keys
-        version = next(
-            (
-                v
-                for v in (0, 1)
-                if any(k.api_key == describe_configs.API.key and k.min_version <= v <= k.max_version for k in served)
-            ),
-            None,
-        )
-        if version is None:
-            return frozenset()
-        resource = DescribeConfigsResource(resource_type=_TOPIC, resource_name=topic, configuration_keys=None)
-        answer = connection.send(describe_configs.API, version, DescribeConfigsRequest(resources=[resource]))
+    connection = connections.to(Address(endpoint.host, endpoint.port), timeout_ms=_TIMEOUT_MS)
+    if connection.version_of(describe_configs.API) is None:
+        return frozenset()
+    resource = DescribeConfigsResource(resource_type=_TOPIC, resource_name=topic, configuration_keys=None)
+    request = DescribeConfigsRequest(resources=[resource])
+    answer = connection.send(describe_configs.API, request, timeout_ms=_TIMEOUT_MS)
     return frozenset(c.name for r in answer.results if not r.error_code for c in r.configs)

@@ -125,13 +125,17 @@ def _committed(fetched: Fetched, offset: int) -> list[Entry]:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The places of the replicas: broker -> (host, port), partition -> assigned brokers, leader, ISR."""
+    """The places of the replicas: broker -> (host, port), partition -> assigned brokers, leader, ISR.
+
+    ``topic_ids`` has those topics whose id was told.
+    """
 
     addresses: Mapping[int, tuple[str, int]]
     replicas: Mapping[TopicPartition, tuple[int, ...]]
     leaders: Mapping[TopicPartition, int | None]
     isr: Mapping[TopicPartition, tuple[int, ...]]
     cluster_id: str | None = None
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class ReplicaReader(Protocol):

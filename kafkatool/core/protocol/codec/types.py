@@ -125,6 +125,7 @@ class RecordsMark:
 BOOL = Fixed("?", 1)
 INT8 = Fixed("b", 1)
 INT16 = Fixed("h", 2)
+UINT16 = Fixed("H", 2)
 INT32 = Fixed("i", 4)
 INT64 = Fixed("q", 8)
 FLOAT64 = Fixed("d", 8)
@@ -133,6 +134,7 @@ RECORDS = RecordsMark()
 
 Int8 = Annotated[int, INT8]
 Int16 = Annotated[int, INT16]
+UInt16 = Annotated[int, UINT16]
 Int32 = Annotated[int, INT32]
 Int64 = Annotated[int, INT64]
 Float64 = Annotated[float, FLOAT64]

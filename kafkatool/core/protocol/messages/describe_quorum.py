@@ -1,12 +1,13 @@
-"""DescribeQuorum (key 55), versions 0-1, flexible: leader and voters of the metadata's log, on KRaft alone (KIP-595, 836).
+"""DescribeQuorum (key 55), versions 0-2, flexible: leader and voters of the metadata's log, on KRaft alone (KIP-595, 836).
 
-Source: Kafka 3.9.1 message/DescribeQuorum*.json. Version 2 adds the voters' directories and addresses.
+Version 2 adds the voters' directories and addresses (KIP-853). Source: Kafka 3.9.1 message/DescribeQuorum*.json.
 """
 
+from dataclasses import field
 from typing import Annotated, Final
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, Since, message
+from kafkatool.core.protocol.codec.types import NO_UUID, Int16, Int32, Int64, Since, UInt16, Uuid, message
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 
@@ -38,6 +39,7 @@ class QuorumReplica:
     """A voter or an observer. Times in milliseconds since 1970 by the leader's clock; -1: not known."""
 
     replica_id: Int32
+    replica_directory_id: Annotated[Uuid, Since(2)] = NO_UUID
     log_end_offset: Int64
     last_fetch_timestamp: Annotated[Int64, Since(1)] = -1
     last_caught_up_timestamp: Annotated[Int64, Since(1)] = -1
@@ -49,6 +51,7 @@ class DescribedQuorumPartition:
 
     partition_index: Int32
     error_code: Int16 = 0
+    error_message: Annotated[str | None, Since(2)] = None
     leader_id: Int32
     leader_epoch: Int32
     high_watermark: Int64
@@ -65,11 +68,30 @@ class DescribedQuorumTopic:
 
 
 @message
+class QuorumListener:
+    """An address of a node."""
+
+    name: str
+    host: str
+    port: UInt16
+
+
+@message
+class QuorumNode:
+    """A voter, and where it is."""
+
+    node_id: Int32
+    listeners: list[QuorumListener]
+
+
+@message
 class DescribeQuorumResponse:
     """The quorum as its leader knows it."""
 
     error_code: Int16 = 0
+    error_message: Annotated[str | None, Since(2)] = None
     topics: list[DescribedQuorumTopic]
+    nodes: Annotated[list[QuorumNode], Since(2)] = field(default_factory=list)
 
 
-API = Api(55, "DescribeQuorum", 0, 1, DescribeQuorumRequest, DescribeQuorumResponse, flexible_from=0)
+API = Api(55, "DescribeQuorum", 0, 2, DescribeQuorumRequest, DescribeQuorumResponse, flexible_from=0)

@@ -1,4 +1,7 @@
-"""ListOffsets (key 2), versions 0-8, 6 flexible: the offset that belongs to a time (BRK-107, 108; ADM-96; KIP-405, 734)."""
+"""ListOffsets (key 2), versions 0-9, 6 flexible: the offset that belongs to a time (BRK-107, 108; ADM-96).
+
+KIP-405, 734, 1005.
+"""
 
 from dataclasses import field
 from typing import Annotated
@@ -10,7 +13,8 @@ from kafkatool.core.protocol.codec.types import Int8, Int16, Int32, Int64, Since
 @message
 class ListOffsetsRequestPartition:
     """``timestamp``: ms since 1970, -1 latest, -2 earliest, -3 the newest time (from version 7 on), -4 the
-    earliest that is on the broker's own disks (from version 8 on; what is before is in tiered storage).
+    earliest that is on the broker's own disks (from version 8 on; what is before is in tiered storage), -5 the last
+    that is in tiered storage (from version 9 on).
 
     ``max_offsets``: how many a client of version 0 takes.
     """
@@ -66,4 +70,4 @@ class ListOffsetsResponse:
     topics: list[ListOffsetsResponseTopic]
 
 
-API = Api(2, "ListOffsets", 0, 8, ListOffsetsRequest, ListOffsetsResponse, flexible_from=6)
+API = Api(2, "ListOffsets", 0, 9, ListOffsetsRequest, ListOffsetsResponse, flexible_from=6)

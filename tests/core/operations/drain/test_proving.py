@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.core.client.access import PLAINTEXT_ACCESS
+from kafkatool.core.client.connections import Connections
 from kafkatool.core.errors import LoginRefusedError, RefusedError
 from kafkatool.core.operations.brokers.answers import Answers
 from kafkatool.core.operations.drain import way as ways
@@ -39,8 +39,9 @@ def test_a_broker_that_does_not_answer_at_first_is_asked_again(
     try:
         zk.create(BrokersZnode.PATH, make_parents=True)
         register(zk, 1, broker.port)
-        way = ByZnode(zk, PLAINTEXT_ACCESS)
-        (proof,) = Drain(way, [1], tmp_path, on_progress=lambda _: None).prove(way.look([1])).proofs
+        with Connections() as connections:
+            way = ByZnode(zk, connections)
+            (proof,) = Drain(way, [1], tmp_path, on_progress=lambda _: None).prove(way.look([1])).proofs
     finally:
         broker.close()
     assert proof == Proof(1, live=True, assigned=(), in_sync=(), leads=(), on_disk=on_disk)
@@ -54,7 +55,7 @@ def test_a_login_that_the_proof_needs_and_that_is_refused_is_told_before_anythin
     nodes.make_cluster(zk, brokers=(1, 2, 3), topics={"t": {0: (1, 2)}})
     refused = LoginRefusedError("h:1", "refused the login of alice (SASL PLAIN): wrong password")
     monkeypatch.setattr(ways, "ask_brokers", lambda *_, **__: Answers({}, {1: refused}))
-    drain = Drain(ByZnode(zk, PLAINTEXT_ACCESS), [1], tmp_path, on_progress=lambda _: None)
+    drain = Drain(ByZnode(zk, Connections()), [1], tmp_path, on_progress=lambda _: None)
     with pytest.raises(RefusedError, match=r"wrong password.*; nothing was written"):
         drain.plan(Terms(None, 0, rack_aware=True))
     with pytest.raises(RefusedError, match=r"wrong password.*; nothing was written"):

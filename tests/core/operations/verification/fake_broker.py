@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.codec.types import NO_UUID
 from kafkatool.core.protocol.frames import decode_header, decode_request, encode_response
 from kafkatool.core.protocol.messages import api_versions, fetch, list_offsets, metadata
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -16,6 +17,15 @@ from kafkatool.core.protocol.records.batches import Record, encode_batch
 from tests.core.protocol.apis import APIS
 
 SERVED = (api_versions.API, metadata.API, fetch.API, list_offsets.API)
+
+
+KNOWS_IDS = 13
+"""The first version of Fetch that names topics by their ids alone."""
+
+
+def id_of(topic: str) -> bytes:
+    """Return the id that a topic has at first."""
+    return topic.encode().ljust(16, b"-")
 
 
 def batch(offset: int, value: bytes) -> bytes:
@@ -29,14 +39,22 @@ def batches(*values: bytes) -> list[bytes]:
 
 @dataclass
 class FakeBroker:
-    """``logs`` hold one batch per offset, all committed. ``partitions``: topic partition -> (leader, replicas)."""
+    """``logs`` hold one batch per offset, all committed. ``partitions``: topic partition -> (leader, replicas).
+
+    ``topic_ids``: as it tells and takes them; a fetch by another is refused with ``other_id``.
+    """
 
     id: int
     logs: dict[TopicPartition, list[bytes]]
     partitions: Mapping[TopicPartition, tuple[int, Sequence[int]]]
     addresses: dict[int, int]
     fetch_versions: tuple[int, int] = (fetch.API.min_version, fetch.API.max_version)
+    topic_ids: dict[str, bytes] = field(default_factory=dict)
+    other_id: ErrorCode = ErrorCode.UNKNOWN_TOPIC_ID
     replica_ids: set[int] = field(default_factory=set)
+    asked: list[tuple[str, int, Any]] = field(default_factory=list)  # API's name, version, request
+    client_ids: set[str | None] = field(default_factory=set)
+    connections: int = 0
     start: int = 0  # of each log: what was before it has been deleted
     local_start: int = 0  # of each log: what is between start and it is in tiered storage
 
@@ -52,13 +70,9 @@ class FakeBroker:
         if key == metadata.API.key:
             return self._metadata()
         if key == fetch.API.key:
-            self.replica_ids.add(request.replica_id)
-            return fetch.FetchResponse(
-                topics=[
-                    fetch.FetchResponseTopic(topic=t.topic, partitions=[self._read(t.topic, p) for p in t.partitions])
-                    for t in request.topics
-                ]
-            )
+            state = request.replica_state or fetch.ReplicaState()
+            self.replica_ids.add(request.replica_id if version < 15 else state.replica_id)
+            return fetch.FetchResponse(topics=[self._read_topic(version, t) for t in request.topics])
         return list_offsets.ListOffsetsResponse(
             topics=[
                 list_offsets.ListOffsetsResponseTopic(
@@ -77,6 +91,7 @@ class FakeBroker:
             topics=[
                 metadata.MetadataResponseTopic(
                     topic=tp.topic,
+                    topic_id=self.topic_ids.get(tp.topic, NO_UUID),
                     partitions=[
                         metadata.MetadataResponsePartition(
                             partition=tp.partition,
@@ -89,6 +104,16 @@ class FakeBroker:
                 for tp, (leader, replicas) in self.partitions.items()
             ],
         )
+
+    def _read_topic(self, version: int, wanted: Any) -> fetch.FetchResponseTopic:
+        topic, names = wanted.topic, {known: name for name, known in self.topic_ids.items()}
+        if version >= KNOWS_IDS and (topic := names.get(wanted.topic_id)) is None:
+            refused = [
+                fetch.FetchResponsePartition(partition=p.partition, error_code=self.other_id) for p in wanted.partitions
+            ]
+            return fetch.FetchResponseTopic(topic_id=wanted.topic_id, partitions=refused)
+        read = [self._read(topic, p) for p in wanted.partitions]
+        return fetch.FetchResponseTopic(topic=topic, topic_id=wanted.topic_id, partitions=read)
 
     def _read(self, topic: str, wanted: Any) -> fetch.FetchResponsePartition:
         log = self.logs.get(TopicPartition(topic, wanted.partition))
@@ -114,11 +139,14 @@ class FakeBroker:
 class _Handler(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         broker: FakeBroker = self.server.broker  # type: ignore[attr-defined]
+        broker.connections += 1
         while len(length := self.rfile.read(4)) == 4:
             frame = self.rfile.read(struct.unpack(">i", length)[0])
             api = APIS[int.from_bytes(frame[:2], "big")]
             header, position = decode_header(api, frame)
             request = decode_request(api, header.api_version, frame, position)
+            broker.asked.append((api.name, header.api_version, request))
+            broker.client_ids.add(header.client_id)
             answer = broker.answer(header.api_key, header.api_version, request)
             for chunk in encode_response(api, header.api_version, header.correlation_id, answer):
                 assert not isinstance(chunk, tuple)
@@ -146,6 +174,8 @@ def fake_cluster(
         partitions = {tp: [b for b in logs if tp in logs[b]] for tp in held}
         layout = {tp: (min(replicas), replicas) for tp, replicas in partitions.items()}
         brokers = {b: FakeBroker(b, dict(log), layout, addresses) for b, log in logs.items()}
+        for broker in brokers.values():
+            broker.topic_ids = {tp.topic: id_of(tp.topic) for tp in held}
         for broker_id, server in servers.items():
             if broker_id in down:
                 server.server_close()

@@ -7,8 +7,10 @@ import pytest
 
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.verification import replica_reader
+from kafkatool.core.operations.verification.comparison import Layout
 from kafkatool.core.operations.verification.read_rate import ReadRate
 from kafkatool.core.protocol.messages import fetch
+from tests.core.operations.verification.answering import answering
 
 
 @pytest.mark.spec("RPV-12X")
@@ -40,9 +42,9 @@ def test_a_fetch_asks_for_a_seconds_bytes_at_most_and_waits_its_turn(monkeypatch
     event = SimpleNamespace(wait=waited.append)
     monkeypatch.setattr(replica_reader, "time", SimpleNamespace(monotonic=lambda: 100.0))
     monkeypatch.setattr(replica_reader, "threading", SimpleNamespace(Event=lambda: event))
-    monkeypatch.setattr(replica_reader, "NegotiatedConnection", lambda *_, **__: SimpleNamespace(send=ask))
+    layout = Layout({1: ("h", 1)}, {}, {}, {})
     reader = replica_reader.BrokerReader(
-        {1: ("h", 1)}, fetch_size_bytes=1 << 20, max_wait_ms=10, max_bytes_per_second=1000
+        layout, answering(ask), fetch_size_bytes=1 << 20, max_wait_ms=10, max_bytes_per_second=1000
     )
     reader.fetch(1, {TopicPartition("t", 0): 0})
     reader.fetch(1, {TopicPartition("t", 0): 0})

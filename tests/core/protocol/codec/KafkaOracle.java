@@ -7,7 +7,10 @@ import org.apache.kafka.common.protocol.ApiMessage;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
 
-/** Reads "key version request|response hex" lines; answers "bytes-left hex-written-again hex-of-json", by Kafka's own classes. */
+/**
+ * Reads "key version request|response hex" lines; answers "header-version bytes-left hex-written-again hex-of-json", by
+ * Kafka's own classes.
+ */
 public class KafkaOracle {
     public static void main(String[] args) throws Exception {
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
@@ -17,7 +20,9 @@ public class KafkaOracle {
                 String[] words = line.split(" ", -1);
                 short version = Short.parseShort(words[1]);
                 ApiMessageType type = ApiMessageType.fromApiKey(Short.parseShort(words[0]));
-                ApiMessage message = words[2].equals("request") ? type.newRequest() : type.newResponse();
+                boolean asks = words[2].equals("request");
+                ApiMessage message = asks ? type.newRequest() : type.newResponse();
+                short header = asks ? type.requestHeaderVersion(version) : type.responseHeaderVersion(version);
                 ByteBuffer in = ByteBuffer.wrap(hex.parseHex(words[3]));
                 message.read(new ByteBufferAccessor(in), version);
                 ObjectSerializationCache cache = new ObjectSerializationCache();
@@ -26,7 +31,7 @@ public class KafkaOracle {
                 Object json = Class.forName(message.getClass().getName() + "JsonConverter")
                     .getMethod("write", message.getClass(), short.class)
                     .invoke(null, message, version);
-                System.out.println(in.remaining() + " " + hex.formatHex(out.array()) + " "
+                System.out.println(header + " " + in.remaining() + " " + hex.formatHex(out.array()) + " "
                     + hex.formatHex(json.toString().getBytes("UTF-8")));
             } catch (Exception e) {
                 System.out.println("error " + e.toString().replace('\n', ' '));

@@ -51,6 +51,8 @@ def _of_type(wire_type: WireType, version: int) -> st.SearchStrategy[Any]:
             return st.binary(min_size=16, max_size=16)
         case Fixed(code="d"):
             return st.floats(allow_nan=False)
+        case Fixed(code="H"):
+            return st.integers(0, 0xFFFF)
         case Fixed(code=code):
             return st.integers(-(1 << _BITS[code]), (1 << _BITS[code]) - 1)
         case Text():

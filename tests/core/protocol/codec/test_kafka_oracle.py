@@ -21,9 +21,11 @@ from hypothesis import strategies as st
 
 from kafkatool.core.java import find_java
 from kafkatool.core.protocol.codec.compiler import encoder
+from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.codec.primitives import by_topic
 from kafkatool.core.protocol.codec.schema import Api, Array, Blob, Field, Struct, WireType, fields_of
 from kafkatool.core.protocol.codec.types import FLOAT64, UUID, Chunk
+from kafkatool.core.protocol.frames import encode_request, encode_response
 from tests.compat import real_kafka
 from tests.core.protocol.codec.messages import EVERY_VERSION, case_name, messages
 
@@ -36,15 +38,15 @@ class Oracle:
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
-    def read(self, api: Api, version: int, kind: str, body: bytes) -> tuple[int, bytes, Any]:
-        """Bytes not read, what Kafka writes for what it read, and its JSON form."""
+    def read(self, api: Api, version: int, kind: str, body: bytes) -> tuple[int, int, bytes, Any]:
+        """Return the header's version, how many bytes were not read, what Kafka writes for what it read, its JSON form."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(f"{api.key} {version} {kind} {body.hex()}\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline().rstrip("\n")
         assert answer and not answer.startswith("error"), answer
-        left, again, text = answer.split(" ")
-        return int(left), bytes.fromhex(again), json.loads(bytes.fromhex(text))
+        header, left, again, text = answer.split(" ")
+        return int(header), int(left), bytes.fromhex(again), json.loads(bytes.fromhex(text))
 
 
 _NEWER = {
@@ -56,6 +58,7 @@ _NEWER = {
     "DescribeQuorum": 1,
     "DescribeTopicPartitions": 0,
     "DescribeTransactions": 0,
+    "Fetch": 13,
     "FindCoordinator": 4,
     "ListOffsets": 7,
     "ListTransactions": 0,
@@ -137,6 +140,14 @@ def _carried(cls: type[object], version: int) -> list[Field]:
     return [f for f in fields_of(cls) if f.exists(version)]
 
 
+def _header_version(api: Api, version: int, message: object, body: bytes) -> int:
+    """Return the version of the header that a frame of ours has, which its length tells."""
+    if isinstance(message, api.request):
+        return {8: 0, 12: 1, 13: 2}[len(encode_request(api, version, 7, "me", message)) - 4 - len(body)]
+    frame = b"".join(bytes(c) for c in encode_response(api, version, 7, message) if not isinstance(c, FileRegion))
+    return {4: 0, 5: 1}[len(frame) - 4 - len(body)]
+
+
 @pytest.mark.spec("BRK-162", "ADM-12", "ADM-13", "ADM-14", "TXN-103", "TXN-35")
 @pytest.mark.parametrize(("api", "version", "cls"), EVERY_VERSION, ids=case_name)
 @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
@@ -149,7 +160,8 @@ def test_kafka_reads_the_same_values_and_writes_the_same_bytes(
     body = bytes(encoder(cls, version, api.is_flexible(version))(message, bytearray(), chunks, 0))
     assert not chunks
     kind = "request" if cls is api.request else "response"
-    left, again, values = oracle_of(api, version).read(api, version, kind, body)
+    header, left, again, values = oracle_of(api, version).read(api, version, kind, body)
+    assert _header_version(api, version, message, body) == header
     assert left == 0
     assert again == body
     assert _leaves_of_json(values) == _leaves(message, _carried(cls, version), version)
