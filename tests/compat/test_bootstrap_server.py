@@ -11,13 +11,6 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 
 from kafkatool.commands.main import kt
-from kafkatool.core.client.addresses import parse_addresses
-from kafkatool.core.client.connection import Connection
-from kafkatool.core.client.connections import Connections
-from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.verification.comparison import Fetched
-from kafkatool.core.operations.verification.replica_reader import BrokerReader, layout_from_brokers
-from kafkatool.core.protocol.codec.schema import Api
 from tests.compat import real_kafka
 from tests.compat.admin_actors import main_class
 from tests.compat.real_kafka import KraftKafka, RealKafka
@@ -285,59 +278,3 @@ def test_a_move_from_its_start_over_a_cancel_to_its_end(kafka: RealKafka, tmp_pa
     assert back.exit_code == 0, back.output
     eventually(lambda: [1, 2] in [i["replicas"] for i in _items(kafka, "m")[:1]], "the former replicas", WAIT_S)
     _delete(kafka, "m")
-
-
-FETCHED_IN = {"1.1.1": 7, "2.8.2": 12, "3.9.1": 17, "4.1.0": 17}
-"""The version of Fetch in which each is read: from 13 on by the topics' ids."""
-AFTER_ALL_MS = 4_000_000_000_000
-"""The year 2096."""
-
-
-@pytest.mark.spec("ADM-15", "ADM-51", "RPV-2", "RPV-3")
-def test_replicas_are_read_by_their_topics_ids_where_brokers_take_them(
-    kafka: RealKafka, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sent: list[tuple[str, int]] = []
-    send = Connection.send
-
-    def noted(connection: Connection, api: Api, version: int, request: Any, **more: Any) -> Any:
-        sent.append((api.name, version))
-        return send(connection, api, version, request, **more)
-
-    def equal(start: int, at: int) -> bool:
-        """Tell whether both partitions are compared from there on, which is at that offset, and equal."""
-        sent.clear()
-        of = ("--topic-white-list", "v", "--max-wait-ms", 200)
-        compared = _kt(kafka, "replica-verify", "--once", *of, "--time", start)
-        return compared.exit_code == 0 and len(re.findall(f" equal: .* offsets {at} to 1,", compared.stdout)) == 2
-
-    def written() -> None:
-        assert _kt(kafka, "topics", "create", "--topic", "v", "--replica-assignment", "1:2:3,2:3:1").exit_code == 0
-        _await_told(kafka, "v")
-        producer = Producer({"bootstrap.servers": kafka.bootstrap, "acks": "all"})
-        for partition in (0, 1):
-            producer.produce("v", b"value", partition=partition)
-        assert producer.flush(60) == 0
-
-    written()
-    monkeypatch.setattr(Connection, "send", noted)
-    by = FETCHED_IN[kafka.version]
-    for start, at in ((-2, 0), (-1, 1), (1, 0), (AFTER_ALL_MS, 1)):
-        eventually(lambda start=start, at=at: equal(start, at), f"all to be read from {start} on", WAIT_S)  # type: ignore[misc]
-        assert {version for name, version in sent if name == "Fetch"} == {by}
-    with Connections() as connections:
-        addresses = parse_addresses(kafka.bootstrap)
-        layout = layout_from_brokers(addresses, lambda topics: [t for t in topics if t == "v"], connections)
-        reader = BrokerReader(layout, connections, fetch_size_bytes=1 << 20, max_wait_ms=100)
-        _delete(kafka, "v")
-        written()  # under another id
-        sent.clear()
-
-        def read() -> bool:
-            found = reader.fetch(2, {TopicPartition("v", 0): 0})[TopicPartition("v", 0)]
-            return isinstance(found, Fetched) and len(found.entries) == 1
-
-        eventually(read, "the new topic to be read", WAIT_S)
-    names = [name for name, _ in sent if name != "ApiVersions"]
-    assert names[:3] == ["Fetch", "Metadata", "Fetch"] if by > 12 else "Metadata" not in names
-    _delete(kafka, "v")
