@@ -6,6 +6,8 @@ Every length is held against the bytes left before anything is allocated or slic
 from typing import Any
 
 from kafkatool.core.protocol.codec.primitives import (
+    FEW,
+    READ_FEW,
     malformed,
     numbers_struct,
     read_uvarint,
@@ -27,6 +29,8 @@ class DecodeSource(Source):
             "memoryview": memoryview,
             "new": object.__new__,
             "numbers": numbers_struct,
+            "read_few_i": READ_FEW["i"],
+            "read_few_q": READ_FEW["q"],
             "read_uvarint": read_uvarint,
             "skip_tagged_fields": skip_tagged_fields,
             "too_many": too_many,
@@ -57,7 +61,11 @@ class DecodeSource(Source):
         """Read the tagged fields that are known, in any order, and pass over the others."""
         for field in fields:
             self.line(f"v{depth}_{field.name} = {field.default_source}")
-        self.line("n, pos = read_uvarint(data, pos)")
+        self.line("n = data[pos]")
+        with self.block("if n < 128:"):
+            self.line("pos += 1")
+        with self.block("else:"):
+            self.line("n, pos = read_uvarint(data, pos)")
         with self.block("for _ in range(n):"):
             self.line("tag, pos = read_uvarint(data, pos)")
             self.line("n, pos = read_uvarint(data, pos)")
@@ -152,7 +160,10 @@ class DecodeSource(Source):
         if isinstance(element, Fixed):
             self._check_end(f"n * {element.width}", label)
             self._count(label)
-            self.line(f"{target} = list(numbers({element.code!r}, n).unpack_from(data, pos))")
+            with self.block(f"if n < {FEW}:"):
+                self.line(f"{target} = list(read_few_{element.code}[n](data, pos))")
+            with self.block("else:"):
+                self.line(f"{target} = list(numbers({element.code!r}, n).unpack_from(data, pos))")
             self.line("pos = end")
             return
         with self._elements(target, label, self.fewest_bytes(element), depth):

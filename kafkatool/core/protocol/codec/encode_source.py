@@ -1,7 +1,7 @@
 """The writer of the function that encodes one message class in one version."""
 
 from kafkatool.core.protocol.codec.file_region import FileRegion
-from kafkatool.core.protocol.codec.primitives import by_topic, numbers_struct, uvarint
+from kafkatool.core.protocol.codec.primitives import FEW, WRITE_FEW, by_topic, numbers_struct, uvarint
 from kafkatool.core.protocol.codec.schema import Array, Blob, Field, Struct, Text, WireType
 from kafkatool.core.protocol.codec.source import Source
 from kafkatool.core.protocol.codec.types import INT16, INT32, Fixed
@@ -24,6 +24,8 @@ class EncodeSource(Source):
             "by_topic": by_topic,
             "numbers": numbers_struct,
             "uvarint": uvarint,
+            "write_few_i": WRITE_FEW["i"],
+            "write_few_q": WRITE_FEW["q"],
         }
         self._struct(self.fields(cls), "m", 0)
         self.line("return out")
@@ -117,7 +119,10 @@ class EncodeSource(Source):
             self._flush()
             return
         self._flush()
-        self.line("out += uvarint(n + 1)")
+        with self.block("if n < 127:"):
+            self.line("out.append(n + 1)")
+        with self.block("else:"):
+            self.line("out += uvarint(n + 1)")
 
     def _content(self, wire_type: WireType, value: str, depth: int) -> None:
         if isinstance(wire_type, Array):
@@ -134,7 +139,10 @@ class EncodeSource(Source):
 
     def _array(self, element: WireType, value: str, depth: int) -> None:
         if isinstance(element, Fixed):
-            self.line(f"out += numbers({element.code!r}, n).pack(*{value})")
+            with self.block(f"if n < {FEW}:"):
+                self.line(f"out += write_few_{element.code}[n](*{value})")
+            with self.block("else:"):
+                self.line(f"out += numbers({element.code!r}, n).pack(*{value})")
             return
         with self.block(f"for m{depth + 1} in {value}:"):
             if isinstance(element, Struct):

@@ -6,13 +6,16 @@ from typing import Any
 from kafkatool.core.errors import ProtocolError, TooManyElementsError
 from kafkatool.core.protocol.codec.types import Buffer
 
-_FEW = 64
-_STRUCTS = {code: [Struct(f">{count}{code}") for count in range(_FEW)] for code in "iq"}
+FEW = 64
+_STRUCTS = {code: [Struct(f">{count}{code}") for count in range(FEW)] for code in "iq"}
+READ_FEW = {code: [struct.unpack_from for struct in structs] for code, structs in _STRUCTS.items()}
+WRITE_FEW = {code: [struct.pack for struct in structs] for code, structs in _STRUCTS.items()}
+"""What reads and writes so many numbers in a row, by their code and count below FEW: replica lists are short and many."""
 
 
 def numbers_struct(code: str, count: int) -> Struct:
-    """Return the struct of ``count`` numbers in a row. Replica lists are short: theirs are made beforehand."""
-    return _STRUCTS[code][count] if count < _FEW else Struct(f">{count}{code}")
+    """Return the struct of ``count`` numbers in a row. That of few is made beforehand."""
+    return _STRUCTS[code][count] if count < FEW else Struct(f">{count}{code}")
 
 
 def uvarint(value: int) -> bytes:

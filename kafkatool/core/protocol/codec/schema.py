@@ -2,8 +2,19 @@
 
 import dataclasses
 import types
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Generic, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    NamedTuple,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.codec.types import (
@@ -33,27 +44,23 @@ class Request(Generic[Response]):
     takes a hundred times that in memory, and as much again in the answer. No client asks about so many partitions."""
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(NamedTuple):
     """A string."""
 
 
-@dataclass(frozen=True, slots=True)
-class Blob:
+class Blob(NamedTuple):
     """Bytes with an int32 length; ``records``: left where they are."""
 
     records: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Array:
+class Array(NamedTuple):
     """An array of numbers, strings or structs."""
 
     element: "WireType"
 
 
-@dataclass(frozen=True, slots=True)
-class Struct:
+class Struct(NamedTuple):
     """A class with fields of its own."""
 
     type: type[object]
@@ -62,8 +69,7 @@ class Struct:
 WireType = Fixed | Text | Blob | Array | Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """One field of a message class, in wire order."""
 
     name: str
@@ -95,8 +101,7 @@ class Field:
         return repr(self.default)
 
 
-@dataclass(frozen=True, slots=True)
-class Api:
+class Api(NamedTuple):
     """One API: its key and name, the versions this protocol package knows, and the two messages.
 
     ``flexible_from`` is the first version with compact types and tagged fields (KIP-482), None if none has.

@@ -43,9 +43,9 @@ def message(cls: type[T]) -> type[T]:
 def _first_init(self: Any, **values: Any) -> None:
     """Give the class of this object, the first one, the ``__init__`` of a dataclass. Any thread; twice does no harm."""
     cls = type(self)
-    same: Any = make_dataclass(
-        cls.__name__, [(f.name, f.type, f) for f in fields(cls)], kw_only=True, eq=False, repr=False
-    )
+    declared = [(f.name, f.type, f) for f in fields(cls)]
+    documented = {"__doc__": cls.__doc__}  # else a signature is made up for it, which takes longer than all the rest
+    same: Any = make_dataclass(cls.__name__, declared, namespace=documented, kw_only=True, eq=False, repr=False)
     cls.__init__ = same.__init__
     cls.__init__(self, **values)
 
