@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-YOUNG_OBJECTS: Final = 20_000
+YOUNG_OBJECTS: Final = 100_000
 """So many are made before the collector looks."""
 
 

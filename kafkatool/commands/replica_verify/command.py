@@ -97,6 +97,7 @@ from kafkatool.core.planner.plan_files import PartitionName
 @click.option("--allow-missing", is_flag=True, help="--once: a broker that is down is no failure.")
 @partition_form_option("bracket")
 @output_option
+@collected_rarely()
 def replica_verify(
     broker_list: str | None,
     zookeeper: str | None,
@@ -121,8 +122,7 @@ def replica_verify(
         zookeeper = local_zookeeper()
     if not once and (allow_missing or not out.is_text):
         raise UsageError("--allow-missing and --output need --once")
-    with collected_rarely():
-        layout = _layout(broker_list, zookeeper, topic_white_list, out)
+    layout = _layout(broker_list, zookeeper, topic_white_list, out)
     if not layout.replicas:
         raise RefusedError(
             "No topics found. --topic-white-list, if specified, is either filtering out all topics or there is no topic."

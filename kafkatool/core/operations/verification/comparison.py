@@ -6,6 +6,7 @@ A mismatch counts once a second fetch of the same offset has shown it again (RPV
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -32,8 +33,7 @@ class Entry(NamedTuple):
     checksum: int
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(NamedTuple):
     """The entries of one replica from an offset on. ``out_of_range``: it does not have that offset.
 
     ``tiered``: it has it in tiered storage alone, which is no replica's own.
@@ -73,8 +73,6 @@ def compare(partition: TopicPartition, fetched: Mapping[int, Fetched], offset: i
 
     Where offsets differ the walk goes on at the highest of them, so that one gap is one mismatch per replica.
     """
-    if not all(f.entries for f in fetched.values()):
-        return Comparison(offset, 0, ())  # most rounds over most partitions end here: nothing new
     left = {b: _committed(fetched[b], offset) for b in sorted(fetched)}
     mismatches: list[Mismatch] = []
     entries = 0
@@ -234,8 +232,10 @@ class Verifier:
         for report in self.reports:
             report.start = report.offset = asked.get(report.partition, 0)
 
-    def _candidates(self, report: PartitionReport) -> list[int]:
+    def _candidates(self, report: PartitionReport) -> Sequence[int]:
         leader = self._layout.leaders[report.partition]
+        if report.replicas[:1] == (leader,):  # as nearly all are
+            return report.replicas
         return sorted(report.replicas, key=lambda b: b != leader)
 
     def _start_offsets(
@@ -255,9 +255,10 @@ class Verifier:
         moved = [r for r in active if self._judge(r, fetched.get(r.partition, {}))]
         if not moved:
             time.sleep(max(0.0, MIN_ROUND_S - (time.monotonic() - begun)))
+            return False
         gone_on = {r.partition for r in moved}
         self._queue = [r for r in self._queue if r.partition not in gone_on] + moved
-        return bool(moved)
+        return True
 
     def run_once(self, *, stall_s: float, on_round: Callable[[], None] = lambda: None) -> None:
         """Run rounds until all are compared to the high watermarks of the first, or none moved for ``stall_s``.
@@ -290,18 +291,18 @@ class Verifier:
         """Fetch all replicas of the partitions. Each that gives nothing is noted: the others are compared without it."""
         now = time.monotonic()
         resting = {broker: why for broker, (until, why) in self._resting.items() if until > now}
-        by_broker: dict[int, list[PartitionReport]] = {}
+        by_broker: defaultdict[int, list[PartitionReport]] = defaultdict(list)
         for report in reports:
             for broker in report.replicas:
                 if broker in resting:
                     report.missing[broker] = resting[broker]
                 else:
-                    by_broker.setdefault(broker, []).append(report)
+                    by_broker[broker].append(report)
         requests = {
             broker: self._pool.submit(self._reader.fetch, broker, {r.partition: r.offset for r in wanted})
             for broker, wanted in by_broker.items()
         }
-        fetched: dict[TopicPartition, dict[int, Fetched]] = {}
+        fetched: defaultdict[TopicPartition, dict[int, Fetched]] = defaultdict(dict)
         for broker, request in requests.items():
             try:
                 answer = request.result()
@@ -311,7 +312,7 @@ class Verifier:
             for report in by_broker[broker]:
                 value = answer.get(report.partition, "its answer leaves the partition out")
                 if isinstance(value, Fetched):
-                    fetched.setdefault(report.partition, {})[broker] = value
+                    fetched[report.partition][broker] = value
                 else:
                     report.missing[broker] = value
         return fetched
@@ -321,11 +322,22 @@ class Verifier:
 
     def _judge(self, report: PartitionReport, fetched: dict[int, Fetched]) -> bool:
         """Compare what was fetched and note it. Return whether the partition moved on."""
-        report.high_watermarks.update((b, f.high_watermark) for b, f in fetched.items() if f.high_watermark >= 0)
-        if any(f.out_of_range for f in fetched.values()):
-            return self._skip_to(EARLIEST, report, [b for b, f in fetched.items() if f.out_of_range])
-        if any(f.tiered for f in fetched.values()):
-            return self._skip_to(EARLIEST_LOCAL, report, [b for b, f in fetched.items() if f.tiered])
+        without_entries = []
+        for broker, found in fetched.items():
+            if found.high_watermark >= 0:
+                report.high_watermarks[broker] = found.high_watermark
+            if not found.entries:
+                without_entries.append(broker)
+        if without_entries:  # most partitions in most rounds: nothing new
+            if out_of_range := [b for b in without_entries if fetched[b].out_of_range]:
+                return self._skip_to(EARLIEST, report, out_of_range)
+            if tiered := [b for b in without_entries if fetched[b].tiered]:
+                return self._skip_to(EARLIEST_LOCAL, report, tiered)
+            return False
+        return self._judge_entries(report, fetched)
+
+    def _judge_entries(self, report: PartitionReport, fetched: dict[int, Fetched]) -> bool:
+        """Compare entries of all replicas that answer."""
         found = compare(report.partition, fetched, report.offset)
         if found.mismatches:
             again = compare(report.partition, self._fetch([report]).get(report.partition, {}), report.offset)

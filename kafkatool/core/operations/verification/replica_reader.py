@@ -6,8 +6,9 @@ version 13 of Fetch on topics are named by their ids: whoever has none of one re
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkatool.core.client.addresses import Address
 from kafkatool.core.client.connections import Connections
@@ -23,8 +24,9 @@ from kafkatool.core.protocol.codec.types import NO_UUID, Buffer
 from kafkatool.core.protocol.messages import fetch, list_offsets, metadata
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.fetch import FetchResponsePartition
-from kafkatool.core.zookeeper.cluster_view import read_cluster
-from kafkatool.core.zookeeper.session import ZooKeeper
+
+if TYPE_CHECKING:  # who asks brokers starts without
+    from kafkatool.core.zookeeper.session import ZooKeeper
 
 CONSUMER_ID: Final = -1
 DEBUGGING_CONSUMER_ID: Final = -2
@@ -74,11 +76,13 @@ def layout_from_brokers(
     raise BrokerUnreachableError("; ".join(errors))
 
 
-def layout_from_zookeeper(zk: ZooKeeper, choose: TopicSelection, connections: Connections) -> Layout:
+def layout_from_zookeeper(zk: "ZooKeeper", choose: TopicSelection, connections: Connections) -> Layout:
     """Read the layout from the znodes, of which topics' ids are not taken (RPV-8X).
 
     Raises RefusedError where no broker has a listener that we speak to.
     """
+    from kafkatool.core.zookeeper.cluster_view import read_cluster
+
     view = read_cluster(zk)
     access = connections.access
     access.check(view.brokers.values())
@@ -142,7 +146,8 @@ class BrokerReader:
         if renewed := {p.topic for p, answer in found.items() if answer.error_code in _OTHER_ID}:
             self._read_ids(broker_id, renewed)
             found |= self._fetch(broker_id, {p: offset for p, offset in offsets.items() if p.topic in renewed})
-        return {p: _fetched(answer, self._why(broker_id, fetch.API, p.topic)) for p, answer in found.items()}
+        why = {topic: self._why(broker_id, fetch.API, topic) for topic in {p.topic for p in found}}
+        return {p: _fetched(answer, why[p.topic]) for p, answer in found.items()}
 
     def _fetch(
         self, broker_id: int, offsets: Mapping[TopicPartition, int]
@@ -151,12 +156,13 @@ class BrokerReader:
         if self._rate:
             self._closed.wait(self._rate.wait_s(broker_id))
             most_bytes = min(most_bytes, self._rate.burst_bytes)
-        topics: dict[str, list[fetch.FetchRequestPartition]] = {}
-        for partition, offset in offsets.items():
-            wanted = fetch.FetchRequestPartition(
-                partition=partition.partition, fetch_offset=offset, partition_max_bytes=self._fetch_size_bytes
+        topics: defaultdict[str, list[fetch.FetchRequestPartition]] = defaultdict(list)
+        for (topic, number), offset in offsets.items():
+            topics[topic].append(
+                fetch.FetchRequestPartition(
+                    partition=number, fetch_offset=offset, partition_max_bytes=self._fetch_size_bytes
+                )
             )
-            topics.setdefault(partition.topic, []).append(wanted)
         ids = {topic: self._topic_ids.get(topic, NO_UUID) for topic in topics}
         request = fetch.FetchRequest(
             replica_id=DEBUGGING_CONSUMER_ID,
@@ -187,19 +193,19 @@ class BrokerReader:
         self, broker_id: int, partitions: Sequence[TopicPartition], timestamp_ms: int, *, committed: bool
     ) -> Mapping[TopicPartition, int | str]:
         """Ask as a consumer (the leader alone answers: its high watermark) or as a debugger (any answers: its end)."""
-        topics: dict[str, list[list_offsets.ListOffsetsRequestPartition]] = {}
+        topics: defaultdict[str, list[list_offsets.ListOffsetsRequestPartition]] = defaultdict(list)
         for topic, number in partitions:
             wanted = list_offsets.ListOffsetsRequestPartition(partition=number, timestamp=timestamp_ms)
-            topics.setdefault(topic, []).append(wanted)
+            topics[topic].append(wanted)
         request = list_offsets.ListOffsetsRequest(
             replica_id=CONSUMER_ID if committed else DEBUGGING_CONSUMER_ID,
             topics=[list_offsets.ListOffsetsRequestTopic(topic=t, partitions=p) for t, p in topics.items()],
         )
         answer = self._ask(broker_id, list_offsets.API, request)
         return {
-            TopicPartition(t.topic, p.partition): p.offset
-            if p.error_code == ErrorCode.NONE
-            else self._why(broker_id, list_offsets.API, t.topic)(p.error_code)
+            TopicPartition(t.topic, p.partition): self._why(broker_id, list_offsets.API, t.topic)(p.error_code)
+            if p.error_code
+            else p.offset
             for t in answer.topics
             for p in t.partitions
         }
@@ -245,15 +251,17 @@ def _size_bytes(partition: FetchResponsePartition) -> int:
 
 
 def _fetched(partition: FetchResponsePartition, why: Callable[[int], str]) -> Fetched | str:
+    if not (partition.error_code or partition.records):  # most: nothing new
+        return Fetched(partition.high_watermark, ())
     if partition.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
         return Fetched(partition.high_watermark, (), out_of_range=True)
     if partition.error_code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
         return Fetched(partition.high_watermark, (), tiered=True)
     if partition.error_code != ErrorCode.NONE:
         return why(partition.error_code)
-    assert not isinstance(partition.records, FileRegion)  # decoded messages hold bytes
-    if not partition.records:
-        return Fetched(partition.high_watermark, ())
+    assert partition.records is not None and not isinstance(
+        partition.records, FileRegion
+    )  # decoded messages hold bytes
     try:
         return Fetched(partition.high_watermark, _entries(partition.records))
     except CorruptRecordsError as e:
