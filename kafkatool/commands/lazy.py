@@ -1,6 +1,5 @@
 """A click group that imports a subcommand when it is named, and not before."""
 
-import difflib
 import importlib
 import shlex
 from collections.abc import Mapping
@@ -36,6 +35,8 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0] if args else ""
         if not ctx.resilient_parsing and self.get_command(ctx, name) is None and not name.startswith("-"):
+            import difflib
+
             near = difflib.get_close_matches(name, self._lazy, n=1)
             meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(self._lazy)}"
             raise click.UsageError(f"no command {name!r}: {meant}", ctx)

@@ -6,7 +6,6 @@ Exit codes (COM-3X): 0 all done, 1 an item failed or was refused, 2 bad usage or
 import gc
 import os
 import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, NoReturn
@@ -99,6 +98,8 @@ class RootGroup(LazyGroup):
             code = 1
         except KafkatoolError as e:
             if debug:
+                import traceback
+
                 say(traceback.format_exc(), err=True, nl=False)
             if not completing:  # in the middle of a line being typed there is no room for an error (COM-8X)
                 text = f"kt: {_one_line(e)}" + (f" ({e.now})" if e.now else "")

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,8 @@ try:
 finally:
     print("loaded:", *sorted({m.split(".")[0] for m in sys.modules} & {"kazoo", "pyspark", "py4j", "rich", "kafkatool"}))
 """
+LOADED = RUN.partition("    print(")[0] + "    print(*(m for m in sys.modules if m.startswith('kafkatool.')))"
+ZNODES, MESSAGES = "kafkatool.core.zookeeper", "kafkatool.core.protocol.messages"
 
 
 @pytest.mark.spec("ADM-60")
@@ -42,3 +45,27 @@ def test_a_command_that_asks_brokers_loads_neither_kazoo_nor_spark(command: str)
     found = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
     assert found.stdout.splitlines()[-1] == "loaded: kafkatool", found.stdout + found.stderr
     assert nobody in found.stdout + found.stderr, "it came as far as asking"
+
+
+@pytest.mark.spec("ADM-60")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "reassign --list",
+        "reassign --verify --reassignment-json-file plan.json",
+        "reassign --execute --reassignment-json-file plan.json",
+        "elect --election-type preferred --all-topic-partitions",
+        "replica-verify --once",
+    ],
+)
+def test_a_command_loads_neither_znodes_nor_the_requests_of_others(command: str, tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text('{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1]}]}')
+    nobody = f"127.0.0.1:{free_port()}"
+    line = [sys.executable, "-c", LOADED, *command.split(), "--bootstrap-server", nobody]
+    found = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert nobody in found.stdout + found.stderr, "it came as far as asking"
+    loaded = set(found.stdout.splitlines()[-1].split())
+    assert f"{MESSAGES}.metadata" in loaded, "what each asks first"
+    others = {f"{MESSAGES}.{name}" for name in ("create_topics", "create_partitions", "delete_topics", "create_acls")}
+    znodes = {m for m in loaded if m.startswith(f"{ZNODES}.")} - {f"{ZNODES}.connect_string"}
+    assert not znodes | loaded & others

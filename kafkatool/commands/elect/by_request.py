@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kafkatool.commands.elect.columns import CAUTION, COLUMNS
 from kafkatool.commands.shared.bootstrap import Bootstrap, connect_brokers
 from kafkatool.commands.shared.output import Answer, Output, error_item
 from kafkatool.commands.shared.printable import one_line
 from kafkatool.core.errors import BrokerUnreachableError, DeadlineError, NotPermittedError, RefusedError, UsageError
 from kafkatool.core.model import topic_names
 from kafkatool.core.model.values import TopicPartition, in_number
-from kafkatool.core.operations.requests import elections, planned
+from kafkatool.core.operations.requests import elections
 from kafkatool.core.operations.requests.elections import Leaders, Outcome
-from kafkatool.core.operations.requests.topics import read_topics
+from kafkatool.core.operations.requests.topic_reading import read_topics
 from kafkatool.core.planner.plan_files import STDIN, parse_election, read_text
 from kafkatool.core.protocol.messages import elect_leaders
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -23,7 +24,6 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 if TYPE_CHECKING:
     from kafkatool.core.client.cluster import ClusterClient
 
-COLUMNS: Final = ("topic", "partition", "preferred", "leader_before", "leader", "status")
 WHOLE_MS: Final = 30_000
 REQUEST_MS: Final = 15_000
 ONLY_ONE: Final = (
@@ -100,6 +100,20 @@ def _read_file(source: str) -> tuple[TopicPartition, ...]:
     return value
 
 
+def report(out: Output, bootstrap: Bootstrap, topic: str | None, threshold: float, *, cluster_id: str | None) -> int:
+    """Show leaders and imbalance of each broker, of topics that match; ``threshold`` is in percent (ELE-18X)."""
+    from kafkatool.commands.elect.rendering import report_answer
+    from kafkatool.core.operations.requests.cluster_view import read_cluster
+
+    with connect_brokers(bootstrap, cluster_id=cluster_id) as client:
+        view = read_cluster(client, moves=False)
+    if topic is not None:
+        view = replace(view, topics={t: view.topics[t] for t in topic_names.select(view.topics, topic)})
+    out.show(report_answer(view, threshold))
+    out.note(CAUTION)
+    return 0
+
+
 def elect(
     out: Output,
     bootstrap: Bootstrap,
@@ -134,6 +148,8 @@ def elect(
             [None] if chosen is None else [chosen[i : i + size] for i in range(0, len(chosen), size)]
         )
         if dry_run:
+            from kafkatool.core.operations.requests import planned
+
             requests = [
                 elections.election_request(b, unclean=wanted.unclean, timeout_ms=client.request_ms) for b in batches
             ]
@@ -152,11 +168,12 @@ def elect(
         except (BrokerUnreachableError, DeadlineError) as e:
             return out.failed(RefusedError("Timeout waiting for election results", now=str(e)))
         found_id = client.cluster_id
-    lines = list(_lines(found, "UNCLEAN" if wanted.unclean else "PREFERRED"))
+    failed = sorted(o for o in found.values() if o.failed)
+    lines = list(_lines(found, failed, "UNCLEAN" if wanted.unclean else "PREFERRED"))
     if chosen is None:
         found |= {p: _already(p, m) for p, m in before.items() if p not in found}
-    _show(out, found, lines, found_id)
-    return 1 if any(o.failed for o in found.values()) else 0
+    _show(out, found, failed, lines, found_id)
+    return 1 if failed else 0
 
 
 def _chosen(client: "ClusterClient", wanted: Wanted, before: Leaders) -> list[TopicPartition] | None:
@@ -207,23 +224,30 @@ def _already(partition: TopicPartition, found: Any) -> Outcome:
     )
 
 
-def _lines(found: Mapping[TopicPartition, Outcome], kind: str) -> Iterable[str]:
-    def names(statuses: Sequence[str]) -> str:
-        return ", ".join(str(p) for p, o in sorted(found.items()) if o.status in statuses)
+def _lines(found: Mapping[TopicPartition, Outcome], failed: Iterable[Outcome], kind: str) -> Iterable[str]:
+    ordered = sorted(found.values())
 
-    if elected := names(["elected"]):
+    def names(*statuses: str) -> str:
+        return ", ".join([str(o.partition) for o in ordered if o.status in statuses])
+
+    if elected := names("elected"):
         yield f"Successfully completed leader election ({kind}) for partitions {elected}"
-    if valid := names(["already_preferred", "has_leader"]):
+    if valid := names("already_preferred", "has_leader"):
         yield f"Valid replica already elected for partitions {valid}"
-    for partition, outcome in sorted(found.items()):
-        if (error := outcome.error) is not None and outcome.failed:
+    for outcome in failed:
+        if (error := outcome.error) is not None:
             kafkas = EXCEPTIONS.get(ErrorCode(error.code)) if error.code in ErrorCode._value2member_map_ else None
             exception = f"org.apache.kafka.common.errors.{kafkas or 'ApiException'}"
-            yield f"Error completing leader election ({kind}) for partition: {partition}: {exception}: {error}"
+            yield f"Error completing leader election ({kind}) for partition: {outcome.partition}: {exception}: {error}"
 
 
-def _show(out: Output, found: Mapping[TopicPartition, Outcome], lines: Sequence[str], cluster_id: str | None) -> None:
-    failed = [o for o in found.values() if o.failed]
+def _show(
+    out: Output,
+    found: Mapping[TopicPartition, Outcome],
+    failed: Sequence[Outcome],
+    lines: Sequence[str],
+    cluster_id: str | None,
+) -> None:
     items = []
     if not out.is_text:
         items = [

@@ -2,8 +2,9 @@
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
+from kafkatool.commands.elect.columns import COLUMNS, REPORT_COLUMNS
 from kafkatool.commands.shared.output import Answer, paint
 from kafkatool.commands.shared.progress_line import duration
 from kafkatool.core.model.values import TopicPartition, in_number
@@ -11,9 +12,6 @@ from kafkatool.core.operations.election import election
 from kafkatool.core.operations.election.election import LED_BY_PREFERRED, Outcome, PartitionResult
 from kafkatool.core.planner.plan_files import PartitionName
 from kafkatool.core.zookeeper.cluster_view import ClusterView
-
-COLUMNS: Final = ("topic", "partition", "preferred", "leader_before", "leader", "status")
-REPORT_COLUMNS: Final = ("broker", "registered", "leaders", "preferred", "led_by_others", "imbalance", "over_threshold")
 
 
 def batch_text(batches: Sequence[Sequence[TopicPartition]], number: int, elapsed_s: float) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
-from kafkatool.commands.reassign.request_mode import RequestPlanMode, plural_of
+from kafkatool.commands.reassign.cancel_by_request import CancelMode
+from kafkatool.commands.reassign.request_mode import plural_of
 from kafkatool.commands.reassign.rows import item
 from kafkatool.core.model.moves import Move, Status
 from kafkatool.core.model.values import TopicPartition, join_ids
@@ -24,7 +25,7 @@ POLL_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CancelByController(RequestPlanMode):
+class CancelByController(CancelMode):
     """The flags of ``--cancel``, without ``--rollback``: what has ended is not told."""
 
     LACKING = "Missing required option(s): reassignment-json-file"

@@ -35,10 +35,10 @@ BY_ZNODE: Final[Mapping[str, str]] = {
 }
 BY_REQUEST: Final[Mapping[str, str]] = {
     "generate": f"{_HERE}.generate_by_request:GenerateByRequest",
-    "execute": f"{_HERE}.by_request:ExecuteByRequest",
-    "verify": f"{_HERE}.by_request:VerifyByRequest",
-    "cancel": f"{_HERE}.by_request:CancelByRequest",
-    "list": f"{_HERE}.by_request:ListByRequest",
+    "execute": f"{_HERE}.execute_by_request:ExecuteByRequest",
+    "verify": f"{_HERE}.verify_by_request:VerifyByRequest",
+    "cancel": f"{_HERE}.cancel_by_request:CancelByRequest",
+    "list": f"{_HERE}.list_by_request:ListByRequest",
 }
 BY_CONTROLLER: Final[Mapping[str, str]] = {
     "cancel": f"{_HERE}.by_controller:CancelByController",

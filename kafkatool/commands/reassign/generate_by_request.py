@@ -7,7 +7,7 @@ from kafkatool.commands.reassign.generate import Generate
 from kafkatool.commands.reassign.request_mode import RequestMode
 from kafkatool.core.errors import RefusedError, UsageError
 from kafkatool.core.operations.requests.cluster_view import read_cluster
-from kafkatool.core.operations.requests.topics import missing
+from kafkatool.core.operations.requests.topic_reading import missing
 from kafkatool.core.planner.plan_files import Moves, parse_topics_to_move, plan_json_with_log_dirs, read_text
 
 

@@ -4,6 +4,7 @@ import importlib
 import shlex
 import sys
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
@@ -85,12 +86,12 @@ class PlanMode(Mode):
 
     def note_not_under_way(self, found: Sequence[Move], sending: str) -> None:
         """Say that nothing of what is not as planned is under way, as far as is seen, and what to type to send it."""
-        gone = sum(not move.current for move in found)
-        failed = sum(move.status is Status.FAILED for move in found)
+        counts = Counter(move.status for move in found)
+        gone, failed = sum(not move.current for move in found), counts[Status.FAILED]
         if gone:
             missing = in_number(len(found), "partition does not exist", "partitions do not exist")
             self.out.note(f"{gone} of {missing}: the plan is stale, or that of another cluster")
-        elif failed and not any(move.status is Status.IN_PROGRESS for move in found):
+        elif failed and not counts[Status.IN_PROGRESS]:
             others = in_number(len(found), "partition is", "partitions are")
             self.out.note(
                 f"{failed} of {others} not as planned, and nothing is under way: not sent, or given up by the controller "

@@ -11,13 +11,11 @@ from kafkatool.commands.reassign.rows import COLUMNS
 from kafkatool.commands.shared.bootstrap import connect_brokers
 from kafkatool.commands.shared.output import Answer
 from kafkatool.core.errors import BrokerAnswerError, RefusedError, UsageError
-from kafkatool.core.model.moves import Move
 from kafkatool.core.model.values import TopicPartition, in_number, join_ids
-from kafkatool.core.operations.requests import comparing, log_dirs, reassignments, throttles
+from kafkatool.core.operations.requests import comparing, throttles
 from kafkatool.core.operations.requests.moving import read_moves
-from kafkatool.core.operations.requests.reassignments import CutShortError, Refusals
 from kafkatool.core.operations.requests.throttles import Throttle
-from kafkatool.core.operations.requests.topics import read_topics
+from kafkatool.core.operations.requests.topic_reading import read_topics
 from kafkatool.core.planner.plan_files import (
     STDIN,
     LogDirs,
@@ -25,19 +23,19 @@ from kafkatool.core.planner.plan_files import (
     PlacedReplica,
     dashed,
     parse_placed_plan,
-    plan_json,
     read_text,
 )
-from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from kafkatool.core.client.cluster import ClusterClient
+    from kafkatool.core.operations.requests.log_dirs import Placement
+    from kafkatool.core.operations.requests.reassignments import Refusals
 
 
 LOG_DIRS_POLL_S: Final = 1.0
 
 
-def refused_of(outcome: Refusals) -> dict[TopicPartition, BrokerAnswerError]:
+def refused_of(outcome: "Refusals") -> dict[TopicPartition, BrokerAnswerError]:
     """Return what was refused of it."""
     return {p: e for p, e in outcome.items() if e is not None}
 
@@ -50,10 +48,6 @@ def named(things: Iterable[TopicPartition] | Iterable[PlacedReplica]) -> str:
 def plural_of(things: Collection[object]) -> str:
     """Return the s of several."""
     return "s" * (len(things) > 1)
-
-
-def _cancelled_line(partitions: Collection[TopicPartition]) -> str:
-    return f"Successfully cancelled partition reassignment{plural_of(partitions)} for: {named(partitions)}"
 
 
 class RequestMode(Mode):
@@ -172,7 +166,7 @@ class RequestPlanMode(RequestMode, PlanMode):
     def await_log_dirs(self, client: "ClusterClient", wanted: LogDirs, timeout_s: float | None) -> bool:
         """Wait until none of those replicas is on its way to a log directory; False: the time was up first."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while moving := [one for one in log_dirs.find(client, wanted) if one.state.is_moving]:
+        while moving := [one for one in self.read_placements(client, wanted) if one.state.is_moving]:
             if deadline is not None and time.monotonic() >= deadline:
                 replicas = in_number(len(moving), "replica is", "replicas are")
                 self.out.note(f"{replicas} on the way to another log directory: that goes on")
@@ -180,6 +174,14 @@ class RequestPlanMode(RequestMode, PlanMode):
             time.sleep(LOG_DIRS_POLL_S)
             client.begin_anew()
         return True
+
+    def read_placements(self, client: "ClusterClient", wanted: LogDirs) -> "list[Placement]":
+        """Look where those replicas are; a plan that names no log directory does without what asks for them."""
+        if not wanted:
+            return []
+        from kafkatool.core.operations.requests import log_dirs
+
+        return log_dirs.find(client, wanted)
 
     def _note_ways_on(self, mode: str) -> None:
         """Say what goes on without this command, and what to type: ``mode`` to wait on, and the others (RSN-23X)."""
@@ -195,38 +197,6 @@ class RequestPlanMode(RequestMode, PlanMode):
                 ways.append((f"--execute --additional --throttle {RATE}", f"another throttle; {RATE}: {RATE_MEANS}"))
         for flags, what in ways:
             self.out.note(f"{self.command(flags)}  # {what}")
-
-    def turn_round(
-        self, client: "ClusterClient", requests: Sequence[Any], moving: Sequence[TopicPartition]
-    ) -> tuple[list[TopicPartition], dict[TopicPartition, BrokerAnswerError]]:
-        """Cancel what moves, and say so; return what was cancelled, and what was refused."""
-        try:
-            outcome = reassignments.send(client, requests)
-        except CutShortError as e:
-            if e.accepted:
-                self.out.line(_cancelled_line(e.accepted))
-            e.now = "the same command looks again, and cancels what still moves"
-            raise
-        refused = {
-            p: e
-            for p, e in refused_of(outcome).items()
-            if e.code != ErrorCode.NO_REASSIGNMENT_IN_PROGRESS  # it has ended meanwhile
-        }
-        cancelled = [p for p in moving if p not in refused]
-        if refused:
-            self.show_refusals("Error cancelling partition reassignment(s) for:", refused)
-        if cancelled:
-            self.out.line(_cancelled_line(cancelled))
-        elif not refused:
-            self.out.line("None of the specified partition reassignments are active.")
-        self.out.line("None of the specified partition moves are active.")
-        return cancelled, refused
-
-    def note_strange(self, strange: Sequence[Move]) -> None:
-        """Say which partitions a cancel has left otherwise than they were, and print the plan that restores them."""
-        if strange:
-            self.out.note(f"not as before the plan: {named(m.partition for m in strange)}; this plan restores it:")
-            self.out.note(plan_json({m.partition: m.target for m in strange}))
 
     def show_refusals(self, head: str, refused: Mapping[TopicPartition, BrokerAnswerError]) -> None:
         """Tell what the controller refused, and why."""

@@ -1,6 +1,6 @@
 """The answer of ``kt reassign``: an item and a line of text for each partition (RSN-12, RSN-35X); a throttle in words."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkatool.commands.shared.output import paint
@@ -34,6 +34,20 @@ def status_lines(moves: Sequence[Move], name_of: PartitionName) -> list[str]:
         for m in moves
     ]
     return [paint(text, "red") for text in errors] + lines
+
+
+def requested_lines(found: Iterable[Move]) -> list[str]:
+    """Write how far partitions are, as Kafka's ``--verify`` by requests does (ADM-36)."""
+    in_progress, completed = Status.IN_PROGRESS, Status.COMPLETED
+    return [
+        f"Reassignment of partition {m.partition} is still in progress."
+        if m.status is in_progress
+        else f"Reassignment of partition {m.partition} is completed."
+        if m.status is completed
+        else f"There is no active reassignment of partition {m.partition}, but replica set is {join_ids(m.current)} "
+        f"rather than {join_ids(m.target)}."
+        for m in found
+    ]
 
 
 def left_throttle_text(left: "LeftThrottle") -> str:

@@ -4,7 +4,6 @@ No flag, variable or setting holds a secret; each names a file. What is chosen i
 need not carry it from its flags to its session.
 """
 
-import logging
 import os
 import re
 import shlex
@@ -35,7 +34,6 @@ _OF_ZOOKEEPER: Final = ("zk-auth-file", "zk-tls-config-file", "zk-set-acl")
 _OF_BROKERS: Final = ("command-config", "listener")
 _FOR_ACLS: Final = "for-acls"
 _SECRET = re.compile(r"password\s*=|SCRAM-SHA-\d+\s*=\s*\[(?!\s*(iterations\s*=\s*\d+)?\s*\])", re.IGNORECASE)
-log = logging.getLogger(__name__)
 
 
 def refuse_secrets(arguments: Sequence[str]) -> None:
@@ -114,6 +112,12 @@ def _warn(notes: Sequence[str]) -> None:
         say(f"kt: warning: {note}", err=True)
 
 
+def _log(text: str, *about: object) -> None:
+    import logging  # who names no credentials starts without
+
+    logging.getLogger(__name__).debug(text, *about)
+
+
 def _once_warning() -> Callable[[str], None]:
     """Return what warns the first time it is called, whichever thread does, and then no more."""
     told = threading.Lock()
@@ -153,7 +157,7 @@ def _read_zookeeper_security() -> "ZooKeeperSecurity":
         raise UsageError(str(e)) from e
     _warn(security.notes)
     for line in security.described:
-        log.debug("zookeeper: %s", line)
+        _log("zookeeper: %s", line)
     return security
 
 
@@ -209,7 +213,7 @@ def client_properties(file: Path) -> "tuple[Mapping[str, str], ClientSecurity]":
         wrong = [f"{file}: {mistake}" for mistake in (*mistakes(properties), unheeded(properties)) if mistake]
         _warn((*(found.notes if secret else ()), *security.notes, *wrong))
         security.warn = _once_warning()
-        log.debug("brokers: %s, from %s", security.identity, file)
+        _log("brokers: %s, from %s", security.identity, file)
         return properties, security
 
     made: tuple[Mapping[str, str], ClientSecurity] = _once(f"brokers {file}", read)

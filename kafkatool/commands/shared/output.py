@@ -9,12 +9,10 @@ which the command catches to tell it in Kafka's words, or leaves to the root gro
 
 import contextlib
 import json
-import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
@@ -34,8 +32,7 @@ ProgressUpdate = Callable[[int, int], None]
 """Called with (done, total); cheap to call often."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """One command's result in all forms: ``lines`` are the text, ``items`` with ``columns`` JSON, YAML and TSV.
 
     ``errors`` are items that failed, with ``error`` (a word) and ``message``. ``columns`` are keys of items; without
@@ -193,6 +190,8 @@ class Output:
 
         The hint what to do now goes to stderr: Kafka does not give it; nor does kt where it happened, but with ``--debug``.
         """
+        import logging  # who succeeds starts without
+
         logging.getLogger(__name__).debug("%s", type(error).__name__, exc_info=error)
         self.line(text if text is not None else str(error))
         if error.now is not None:

@@ -19,9 +19,8 @@ those of --context before the environment's too, as the flag itself would.
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 from click.core import ParameterSource
@@ -48,8 +47,7 @@ CHOSEN: Final = "kafkatool.context"  # where click keeps --context
 _READ: Final = "kafkatool.settings"  # and the files' contents
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """The content of one file. ``context`` is the one it chooses.
 
     ``wrong``: contexts that cannot be used, and why. That matters to nobody who uses another one.
@@ -58,7 +56,7 @@ class Settings:
     values: Mapping[str, str]
     contexts: Mapping[str, Mapping[str, str]]
     context: str | None
-    wrong: Mapping[str, UsageError] = field(default_factory=dict)
+    wrong: Mapping[str, UsageError]
 
 
 def user_file() -> Path:

@@ -16,7 +16,8 @@ from kafkatool.core.errors import BrokerAnswerError, NotPermittedError, RefusedE
 from kafkatool.core.model.topic_names import COLLISION_WARNING, has_collision_chars, is_legal, select
 from kafkatool.core.model.uuids import parse_uuid
 from kafkatool.core.operations.requests import planned, topics
-from kafkatool.core.operations.requests.topics import NewTopic, Topic
+from kafkatool.core.operations.requests.topic_reading import Topic, missing, read_topics
+from kafkatool.core.operations.requests.topics import NewTopic
 from kafkatool.core.operations.topics.description import FILTERS
 from kafkatool.core.operations.topics.replica_lists import check_replica_lists
 from kafkatool.core.protocol.codec.types import NO_UUID
@@ -38,7 +39,7 @@ def list_topics(out: Output, bootstrap: Bootstrap, pattern: str | None, *, exclu
     """Show the names of topics."""
     out.is_listing = True
     with connect_brokers(bootstrap) as client:
-        found = topics.read_topics(client)
+        found = read_topics(client)
         cluster_id = client.cluster_id
     try:
         names = select(found, pattern)
@@ -67,7 +68,7 @@ def describe(
     wanted_id = _parse_id(topic_id)
     out.is_listing = not filters  # a filter is a question about all topics
     with connect_brokers(bootstrap) as client:
-        existing = topics.read_topics(client, ids=wanted_id is not None)
+        existing = read_topics(client, ids=wanted_id is not None)
         try:
             found = _chosen(client, out, existing, pattern, topic_id, wanted_id)
         except RefusedError as e:
@@ -116,7 +117,7 @@ def _chosen(
     names = select(existing, pattern)
     if pattern is not None and not names:
         if is_legal(pattern):
-            topics.read_topics(client, [pattern])  # asked for by its name, a broker says whether it may be described
+            read_topics(client, [pattern])  # asked for by its name, a broker says whether it may be described
         raise _missing(client, pattern, existing)
     return {n: existing[n] for n in names}
 
@@ -124,7 +125,7 @@ def _chosen(
 def _missing(client: "ClusterClient", pattern: str, existing: Iterable[str]) -> RefusedError:
     """Return why nothing matches: a name that may not be described is told apart from one that nothing has."""
     text = f"Topic '{pattern}' does not exist as expected"
-    return topics.missing(client, pattern, RefusedError(text, now=no_topic_text(pattern, list(existing))))
+    return missing(client, pattern, RefusedError(text, now=no_topic_text(pattern, list(existing))))
 
 
 # --- create ----------------------------------------------------------------------------------------------------
@@ -154,7 +155,7 @@ def create(
                 out.planned_requests(shown, judged=topics.check_creation(client, topic))
                 return 0
             topics.create(client, topic)
-            made = {} if out.is_text else topics.read_topics(client, [topic.name])
+            made = {} if out.is_text else read_topics(client, [topic.name])
             found_id = client.cluster_id
     except BrokerAnswerError as e:
         if e.code == ErrorCode.TOPIC_ALREADY_EXISTS and if_not_exists:
@@ -257,7 +258,7 @@ def alter(
                 refused(name, e)
                 continue
             if not out.is_text:
-                grown = topics.read_topics(client, [name])[name].assignment
+                grown = read_topics(client, [name])[name].assignment
                 added = {str(p): list(r) for p, r in grown.items() if p not in topic.assignment}
                 items.append({"topic": name, "change": "partitions", "value": added})
         found_id = client.cluster_id
@@ -353,11 +354,11 @@ def _matching(client: "ClusterClient", pattern: str, *, if_exists: bool) -> dict
     Where the one of that name may be there unseen, no other is taken for it.
     """
     if is_legal(pattern):
-        if named := topics.read_topics(client, [pattern]):
+        if named := read_topics(client, [pattern]):
             return named
         if isinstance(refused := _missing(client, pattern, ()), NotPermittedError):
             raise refused
-    existing = topics.read_topics(client)
+    existing = read_topics(client)
     names = select(existing, pattern)
     if not names and not if_exists:
         raise _missing(client, pattern, existing)

@@ -89,7 +89,7 @@ def _places(
     client: "ClusterClient", topic: str | None, partition: int | None, broker: int | None
 ) -> list[TopicPartition]:
     """Return the partitions to look at. Raises RefusedError: there is no such topic."""
-    from kafkatool.core.operations.requests.topics import missing, read_topics
+    from kafkatool.core.operations.requests.topic_reading import missing, read_topics
 
     if topic is not None and partition is not None:
         return [TopicPartition(topic, partition)]

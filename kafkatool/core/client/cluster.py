@@ -30,7 +30,7 @@ from kafkatool.core.errors import (
 )
 from kafkatool.core.model.values import BrokerInfo, Endpoint
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.messages import list_partition_reassignments, metadata
+from kafkatool.core.protocol.messages import metadata
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -183,6 +183,8 @@ class ClusterClient:
         try:
             answer = self._ask_any(metadata.API, request, least)
         except UnsupportedApiError as e:
+            from kafkatool.core.protocol.messages import list_partition_reassignments
+
             found = next((c.versions for a, c in self.connections.open.items() if str(a) == e.broker), {})
             if metadata.API.key not in found and list_partition_reassignments.API.key in found:
                 raise RefusedError(

@@ -5,7 +5,6 @@ says the version (BRK-3). With a ``ClientSecurity`` it speaks TLS, and logs in b
 imported or asked for.
 """
 
-import random
 import select
 import socket
 import threading
@@ -170,6 +169,8 @@ class Connection:
         assert self._login is not None
         self._login_again_at, self._login_deadline = _NEVER, deadline
         if lifetime_ms := self._login.run():
+            import random  # who logs in alone needs it
+
             self._login_again_at = monotonic() + lifetime_ms / 1000 * random.uniform(0.85, 0.95)  # as Kafka (SEC-37)
 
     def _ask_to_log_in(self, api: Api, version: int, request: Request[_Response]) -> _Response:

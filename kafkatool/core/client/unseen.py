@@ -5,16 +5,14 @@ have been, is noted by whoever asked, and is told beside the answer.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkatool.core.errors import NotPermittedError
 
 _BROKER: Final = "broker "
 
 
-@dataclass(slots=True)
-class LeftOut:
+class LeftOut(NamedTuple):
     """One thing that was not told. ``brokers`` did not tell it, ``consequence`` is what that means for the answer.
 
     ``only_maybe``: there may be nothing that was left out.

@@ -8,7 +8,6 @@ a plan file has the form of the znode it becomes.
 import itertools
 import json
 import os
-import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,8 +18,8 @@ from typing import Any, Final, NamedTuple, TextIO, TypeVar
 import orjson
 
 from kafkatool.core.errors import RefusedError, UsageError
+from kafkatool.core.model.plan_form import encode_partitions, encode_plan
 from kafkatool.core.model.values import TopicPartition, join_ids
-from kafkatool.core.zookeeper.znodes import PreferredElectionZnode, ReassignmentZnode
 
 T = TypeVar("T")
 
@@ -138,7 +137,8 @@ def parse_placed_plan(
     return plan, {
         PlacedReplica(TopicPartition(entry["topic"], entry["partition"]), broker): path
         for entry in entries
-        for broker, path in zip(entry["replicas"], entry.get("log_dirs") or (), strict=False)
+        if (log_dirs := entry.get("log_dirs"))
+        for broker, path in zip(entry["replicas"], log_dirs, strict=False)
         if path != ANY_LOG_DIR
     }
 
@@ -268,7 +268,7 @@ def _duplicates(items: Iterable[T]) -> list[T]:
 
 def plan_json(moves: Moves) -> str:
     """Write the plan compactly, as the znode and the file hold it and ``--generate`` prints it."""
-    return ReassignmentZnode.encode(moves).decode()
+    return encode_plan(moves).decode()
 
 
 def plan_json_with_log_dirs(moves: Moves) -> str:
@@ -281,7 +281,7 @@ def plan_json_with_log_dirs(moves: Moves) -> str:
 
 def election_json(partitions: Iterable[TopicPartition]) -> str:
     """Write the partitions in the form of ELE-2, compactly."""
-    return PreferredElectionZnode.encode(tuple(partitions)).decode()
+    return encode_partitions(partitions).decode()
 
 
 def split_election(
@@ -377,6 +377,8 @@ def _unwritable(path: Path, error: OSError) -> RefusedError:
 
 def _copy_beside(path: Path) -> Path:
     """Copy a file to the first number behind its name that is free, also of links."""
+    import shutil  # with all the compressions there are: a few commands copy, each reads plans
+
     for number in itertools.count(1):
         kept = path.with_name(f"{path.name}.{number}")
         with suppress(FileExistsError), kept.open("xb") as copy:

@@ -16,6 +16,7 @@ import orjson
 
 from kafkatool.core.errors import RefusedError, ZnodeFormatError
 from kafkatool.core.model.moves import StoredMove
+from kafkatool.core.model.plan_form import encode_partitions, encode_plan
 from kafkatool.core.model.values import Assignment, BrokerInfo, Endpoint, LeaderAndIsr, TopicPartition
 
 _INTEGERS = frozenset({int})  # not bool
@@ -380,8 +381,7 @@ class ReassignmentZnode:
 
     @staticmethod
     def encode(partitions: Mapping[TopicPartition, Sequence[int]]) -> bytes:
-        entries = [{"topic": t, "partition": p, "replicas": list(r)} for (t, p), r in partitions.items()]
-        return orjson.dumps({"version": 1, "partitions": entries})
+        return encode_plan(partitions)
 
     @classmethod
     def decode(cls, data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
@@ -397,7 +397,7 @@ class _PartitionList:
 
     @staticmethod
     def encode(partitions: Iterable[TopicPartition]) -> bytes:
-        return orjson.dumps({"version": 1, "partitions": [{"topic": t, "partition": p} for t, p in partitions]})
+        return encode_partitions(partitions)
 
     @classmethod
     def decode(cls, data: bytes) -> list[TopicPartition]:

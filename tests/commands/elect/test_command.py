@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from kafkatool.commands.elect.command import CAUTION
+from kafkatool.commands.elect.columns import CAUTION
 from kafkatool.commands.main import kt
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.session import ZooKeeper

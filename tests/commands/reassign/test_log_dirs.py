@@ -7,9 +7,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from kafkatool.commands.reassign import by_request
+from kafkatool.commands.reassign import execute_by_request
 from kafkatool.core.operations.requests import reassignments
-from kafkatool.core.operations.requests.log_dirs import DirState, Placement, line
+from kafkatool.core.operations.requests.log_dirs import DirState, Placement
 from kafkatool.core.planner.plan_files import PlacedReplica
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.commands.reassign.runner import run
@@ -105,7 +105,7 @@ def test_a_refused_directory_ends_it_with_what_was_begun(cluster: Cluster) -> No
 
 @pytest.mark.spec("ADM-40")
 def test_a_replica_that_no_broker_makes_in_time_is_named(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_request, "LOG_DIRS_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(execute_by_request, "LOG_DIRS_TIMEOUT_S", 0.3)
     # The move is accepted, and carried out later.
     monkeypatch.setattr(reassignments, "send", lambda *_, **__: {TP: None})
     plan = cluster.plan([1, 3], ["any", cluster.dir_of(3, "b")])
@@ -169,4 +169,4 @@ def test_by_zookeeper_it_is_refused_with_what_to_type(cluster: Cluster) -> None:
     ],
 )
 def test_the_lines_of_verify(current: str | None, future: str | None, state: DirState, text: str) -> None:
-    assert line(Placement(PlacedReplica(TP, 1), "/d", current, future, state)) == text
+    assert Placement(PlacedReplica(TP, 1), "/d", current, future, state).text == text

@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import sys
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,6 +52,13 @@ def test_each_control_is_written_out_in_every_form(form: str, capsys: pytest.Cap
             case "text" if control not in LAYOUT:
                 escaped = control.encode("unicode_escape").decode()
                 assert text == f"a{escaped}b\n" and re.fullmatch(r"\\[rxu][0-9a-f]*", escaped)
+
+
+@pytest.mark.spec("SEC-44")
+def test_nothing_of_what_is_written_out_is_printable_to_python() -> None:
+    """A text that is printable as a whole is not looked through."""
+    harmful = [chr(n) for n in range(sys.maxunicode + 1) if HARMFUL.match(chr(n)) or chr(n) in CONTROLS]
+    assert len(harmful) > len(CONTROLS) and not [c for c in harmful if c.isprintable()]
 
 
 @pytest.mark.spec("SEC-44")

@@ -17,7 +17,7 @@ from kafkatool.core.operations.reassignment.throttles import SavedThrottle
 from kafkatool.core.operations.requests import cluster_view
 from kafkatool.core.operations.requests.moving import read_moves
 from kafkatool.core.operations.requests.throttles import Throttle
-from kafkatool.core.operations.requests.topics import read_topics
+from kafkatool.core.operations.requests.topic_reading import read_topics
 from kafkatool.core.planner.plan_files import Moves, split_plan
 from kafkatool.core.protocol.messages import alter_partition_reassignments, incremental_alter_configs
 from kafkatool.core.protocol.messages.describe_quorum import METADATA_TOPIC

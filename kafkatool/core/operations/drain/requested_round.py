@@ -28,9 +28,8 @@ from kafkatool.core.operations.reassignment.submission import Submission
 from kafkatool.core.operations.reassignment.throttles import SavedThrottle
 from kafkatool.core.operations.requests import comparing, reassignments, throttles
 from kafkatool.core.operations.requests.moving import Moving, read_moves
-from kafkatool.core.operations.requests.reassignments import replicas_in
 from kafkatool.core.operations.requests.throttles import Throttle
-from kafkatool.core.operations.requests.topics import read_topics
+from kafkatool.core.operations.requests.topic_reading import read_topics, replicas_in
 from kafkatool.core.planner.plan_files import Moves, plan_json, split_plan, write_file
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 

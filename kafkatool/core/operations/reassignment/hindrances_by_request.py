@@ -9,7 +9,7 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment.hindrances import Hindrances, missing, too_slow
 from kafkatool.core.operations.requests import throttles
 from kafkatool.core.operations.requests.moving import Moving
-from kafkatool.core.operations.requests.topics import read_topics
+from kafkatool.core.operations.requests.topic_reading import read_topics
 
 WITHIN_MS = 3000  # of the time of who waits: a broker that does not answer is left out
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from kafkatool.core.client.cluster import ClusterClient
 from kafkatool.core.model.values import LeaderAndIsr, PartitionState, TopicPartition
 from kafkatool.core.operations.requests.moving import read_moves
-from kafkatool.core.operations.requests.topics import read_topics
+from kafkatool.core.operations.requests.topic_reading import read_topics
 from kafkatool.core.zookeeper.view import ClusterView
 from kafkatool.core.zookeeper.znodes import TopicZnode
 

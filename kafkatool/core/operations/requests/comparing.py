@@ -8,8 +8,7 @@ from kafkatool.core.client.cluster import ClusterClient
 from kafkatool.core.model.moves import Move, Status
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.requests.moving import Moving, read_moves
-from kafkatool.core.operations.requests.reassignments import replicas_in
-from kafkatool.core.operations.requests.topics import Topic, read_topics
+from kafkatool.core.operations.requests.topic_reading import Topic, read_topics, replicas_in
 
 SETTLE_S: Final = 10.0
 SETTLE_PAUSE_S: Final = 0.2
@@ -44,7 +43,13 @@ def compare(
     moving = read_moves(client, plan, needed=True) if moving is None else moving
     topics = read_topics(client, sorted({p.topic for p in plan})) if topics is None else topics
     current = replicas_in(topics, plan)
-    return [Move(p, current.get(p, ()), to, _status(p, to, current, moving)) for p, to in sorted(plan.items())]
+    # Looked up once: up to Python 3.11 the name of an enum's member takes as long as all the rest of the loop.
+    in_progress, completed, failed = Status.IN_PROGRESS, Status.COMPLETED, Status.FAILED
+    found = []
+    for p, to in sorted(plan.items()):
+        now = current.get(p, ())
+        found.append(Move(p, now, to, in_progress if p in moving else completed if now == to else failed))
+    return found
 
 
 def compare_settled(client: ClusterClient, plan: Targets) -> list[Move]:
@@ -63,19 +68,11 @@ def compare_again(client: ClusterClient, plan: Targets, found: list[Move]) -> li
 
     It may have ended so shortly before that the broker asked has not learnt of it, or of all of it.
     """
-    deadline = time.monotonic() + SETTLE_S
-    while any(m.status is Status.FAILED and m.current for m in found) and time.monotonic() < deadline:
+    deadline, failed = time.monotonic() + SETTLE_S, Status.FAILED
+    while any(m.status is failed and m.current for m in found) and time.monotonic() < deadline:
         time.sleep(LATE_S)
         client.begin_anew()
         before, found = found, compare(client, plan)
         if found == before:
             break
     return found
-
-
-def _status(
-    partition: TopicPartition, target: tuple[int, ...], current: Targets, moving: Mapping[TopicPartition, Moving]
-) -> Status:
-    if partition in moving:
-        return Status.IN_PROGRESS
-    return Status.COMPLETED if current.get(partition) == target else Status.FAILED

@@ -2,13 +2,12 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkatool.core.client.cluster import ClusterClient
 from kafkatool.core.errors import BrokerAnswerError
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.requests.topics import Topic, read_topics
+from kafkatool.core.operations.requests.topic_reading import Topic, read_topics
 from kafkatool.core.protocol.messages import elect_leaders
 from kafkatool.core.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersTopic
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -18,11 +17,23 @@ POLL_S: Final = 0.5
 _TOLD_BY_METADATA: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE})
 """What these mean for a partition is seen in its metadata."""
 
+_TIMED_OUT: Final = int(ErrorCode.REQUEST_TIMED_OUT)  # a number is compared in a tenth of the time
+_PREFERRED_GONE: Final = int(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+_AFTER_PREFERRED: Final[Mapping[int, str]] = {
+    ErrorCode.NONE: "elected",
+    ErrorCode.ELECTION_NOT_NEEDED: "already_preferred",
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "no_live_replica",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "unknown",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "being_deleted",
+    ErrorCode.REQUEST_TIMED_OUT: "pending",
+}
+"""The word for an outcome by its code; that of all others is "failed"."""
+_AFTER_UNCLEAN: Final[Mapping[int, str]] = {**_AFTER_PREFERRED, ErrorCode.ELECTION_NOT_NEEDED: "has_leader"}
+
 Leaders = Mapping[TopicPartition, MetadataResponsePartition]
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What became of one partition: ``error`` is the controller's refusal, ``status`` a word for it (ADM-48)."""
 
     partition: TopicPartition
@@ -90,13 +101,10 @@ def elect(
         answer = client.controller(elect_leaders.API, request, least=1 if unclean else 0, codes=_not_controller)
         if answer.error_code != ErrorCode.NONE:
             raise client.refusal(elect_leaders.API, answer.error_code)
-        codes |= {
-            TopicPartition(t.topic, p.partition): refusal(t.topic, p.error_code, p.error_message)
-            if p.error_code
-            else None
-            for t in answer.topics
-            for p in t.partitions
-        }
+        for t in answer.topics:
+            for p in t.partitions:
+                error = refusal(t.topic, p.error_code, p.error_message) if p.error_code else None
+                codes[TopicPartition(t.topic, p.partition)] = error
         on_batch(number)
     return _outcomes(client, codes, before, unclean, leaders)
 
@@ -116,7 +124,7 @@ def _outcomes(
 ) -> dict[TopicPartition, Outcome]:
     asked = {p.topic for p, e in codes.items() if leaders or (e is not None and e.code in _TOLD_BY_METADATA)}
     after = partitions_of(read_topics(client, sorted(asked))) if asked else {}
-    pending = [p for p, e in codes.items() if e is not None and e.code == ErrorCode.REQUEST_TIMED_OUT]
+    pending = [p for p, e in codes.items() if e is not None and e.code == _TIMED_OUT]
     while any(not _as_wanted(after.get(p), unclean) for p in pending) and client.left_ms > POLL_S * 1000:
         time.sleep(POLL_S)
         after |= partitions_of(read_topics(client, sorted({p.topic for p in pending})))
@@ -153,20 +161,8 @@ def leader_of(partition: MetadataResponsePartition | None) -> int | None:
 def _status(
     client: ClusterClient, error: BrokerAnswerError | None, now: MetadataResponsePartition | None, unclean: bool
 ) -> str:
-    match error.code if error is not None else ErrorCode.NONE:
-        case ErrorCode.NONE:
-            return "elected"
-        case ErrorCode.ELECTION_NOT_NEEDED:
-            return "has_leader" if unclean else "already_preferred"
-        case ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE:
-            down = now is None or not now.replica_nodes or now.replica_nodes[0] not in client.brokers
-            return "preferred_down" if down else "not_in_isr"
-        case ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE:
-            return "no_live_replica"
-        case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return "unknown"
-        case ErrorCode.INVALID_TOPIC_EXCEPTION:
-            return "being_deleted"
-        case ErrorCode.REQUEST_TIMED_OUT:
-            return "pending"
-    return "failed"
+    code = 0 if error is None else error.code
+    if code == _PREFERRED_GONE:
+        down = now is None or not now.replica_nodes or now.replica_nodes[0] not in client.brokers
+        return "preferred_down" if down else "not_in_isr"
+    return (_AFTER_UNCLEAN if unclean else _AFTER_PREFERRED).get(code, "failed")

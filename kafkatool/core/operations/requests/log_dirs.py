@@ -39,6 +39,11 @@ class DirState(enum.Enum):
     """Its broker cannot be asked."""
 
     @property
+    def is_completed(self) -> bool:
+        """Tell whether it is where it is to be."""
+        return self is DirState.COMPLETED
+
+    @property
     def is_moving(self) -> bool:
         """Tell whether it is on its way, wherever to."""
         return self in (DirState.IN_PROGRESS, DirState.ELSEWHERE_BOUND)
@@ -52,6 +57,22 @@ class Placement(NamedTuple):
     current: str | None
     future: str | None
     state: DirState
+
+    @property
+    def text(self) -> str:
+        """Say how far it is, in the words of Kafka's tool."""
+        (partition, broker), target = self.replica, self.target
+        return {
+            DirState.COMPLETED: f"Reassignment of replica {self.replica} completed successfully.",
+            DirState.IN_PROGRESS: f"Reassignment of replica {self.replica} is still in progress.",
+            DirState.ELSEWHERE_BOUND: f"Partition {partition} on broker {broker} is being moved to log dir "
+            f"{self.future} instead of {target}.",
+            DirState.NOT_MOVING: f"Partition {partition} on broker {broker} is not being moved from log dir "
+            f"{self.current} to {target}.",
+            DirState.NOT_FOUND: f"Partition {partition} is not found in any live log dir on broker {broker}. There is "
+            "likely an offline log directory on the broker.",
+            DirState.NOT_KNOWN: f"Partition {partition} cannot be found in any live log directory on broker {broker}.",
+        }[self.state]
 
 
 def requests(wanted: LogDirs) -> list[tuple[int, AlterReplicaLogDirsRequest]]:
@@ -156,19 +177,3 @@ def throttle_requests(client: ClusterClient, wanted: LogDirs, rate: int) -> list
     """Make the requests that set the rate on the brokers that are up and have a replica to move."""
     brokers = sorted({replica.broker for replica in wanted} & client.brokers.keys())
     return [(broker, broker_request(broker, {LOG_DIR_RATE: rate})) for broker in brokers]
-
-
-def line(placement: Placement) -> str:
-    """Say how far it is, in the words of Kafka's tool."""
-    (partition, broker), target = placement.replica, placement.target
-    return {
-        DirState.COMPLETED: f"Reassignment of replica {placement.replica} completed successfully.",
-        DirState.IN_PROGRESS: f"Reassignment of replica {placement.replica} is still in progress.",
-        DirState.ELSEWHERE_BOUND: f"Partition {partition} on broker {broker} is being moved to log dir "
-        f"{placement.future} instead of {target}.",
-        DirState.NOT_MOVING: f"Partition {partition} on broker {broker} is not being moved from log dir "
-        f"{placement.current} to {target}.",
-        DirState.NOT_FOUND: f"Partition {partition} is not found in any live log dir on broker {broker}. There is likely "
-        "an offline log directory on the broker.",
-        DirState.NOT_KNOWN: f"Partition {partition} cannot be found in any live log directory on broker {broker}.",
-    }[placement.state]

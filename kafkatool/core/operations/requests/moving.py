@@ -1,10 +1,10 @@
 """What moves, as the controller tells it: every partition with replicas to add or to remove, whoever began it (ADM-19)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kafkatool.core.client.cluster import ClusterClient
-from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.protocol.messages import list_partition_reassignments as listing
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
@@ -56,3 +56,15 @@ def read_moves(
         for t in answer.topics
         for p in t.partitions
     }
+
+
+def list_lines(moving: Mapping[TopicPartition, Moving]) -> list[str]:
+    """Write what moves as Kafka's ``--list`` does (ADM-41)."""
+    if not moving:
+        return ["No partition reassignments found."]
+    lines = ["Current partition reassignments:"]
+    for partition, m in sorted(moving.items()):
+        adding = f" adding: {join_ids(m.adding)}." if m.adding else ""
+        removing = f" removing: {join_ids(m.removing)}." if m.removing else ""
+        lines.append(f"{partition}: replicas: {join_ids(m.replicas)}.{adding}{removing}")
+    return lines

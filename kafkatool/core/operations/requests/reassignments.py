@@ -1,7 +1,7 @@
 """Moves of replicas by requests: checked, begun, cancelled, compared with a plan (ADM-33 to ADM-44)."""
 
 import time
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,9 +14,9 @@ from kafkatool.core.errors import (
     RefusedError,
     UnsupportedApiError,
 )
-from kafkatool.core.model.values import TopicPartition, join_ids
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.requests.moving import Moving, read_moves
-from kafkatool.core.operations.requests.topics import Topic, missing, read_topics
+from kafkatool.core.operations.requests.topic_reading import missing, read_topics, replicas_in
 from kafkatool.core.protocol.messages import alter_partition_reassignments as altering
 from kafkatool.core.protocol.messages import describe_quorum
 from kafkatool.core.protocol.messages.alter_partition_reassignments import (
@@ -112,14 +112,6 @@ def check(client: ClusterClient, plan: Replicas, *, additional: bool) -> Checked
         if partition not in current:
             raise RefusedError(f"Unable to find partition: {partition}")
     return Checked(plan, current, moving)
-
-
-def replicas_in(
-    topics: Mapping[str, Topic], partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return the replicas of those partitions that exist."""
-    assigned = {name: topic.assignment for name, topic in topics.items()}
-    return {p: tuple(r) for p in partitions if (r := assigned.get(p.topic, {}).get(p.partition)) is not None}
 
 
 def requests(
@@ -247,15 +239,3 @@ def least_to_keep_factors(client: ClusterClient, checked: Checked) -> int:
             ) from None
         return 0
     return 1
-
-
-def list_lines(moving: Mapping[TopicPartition, Moving]) -> list[str]:
-    """Write what moves as Kafka's ``--list`` does (ADM-41)."""
-    if not moving:
-        return ["No partition reassignments found."]
-    lines = ["Current partition reassignments:"]
-    for partition, m in sorted(moving.items()):
-        adding = f" adding: {join_ids(m.adding)}." if m.adding else ""
-        removing = f" removing: {join_ids(m.removing)}." if m.removing else ""
-        lines.append(f"{partition}: replicas: {join_ids(m.replicas)}.{adding}{removing}")
-    return lines

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from kafkatool.core.client.cluster import ClusterClient
 from kafkatool.core.errors import NotPermittedError
@@ -29,8 +29,7 @@ _OF_A_MOVE: Final = re.compile(r"\d+:\d+(,\d+:\d+)*")  # a list as plans have it
 Replicas = Mapping[TopicPartition, tuple[int, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Throttle:
+class Throttle(NamedTuple):
     """The lists of each topic, and the brokers that hold to the rate."""
 
     lists: Mapping[str, tuple[str, str]]  # leaders', followers'
@@ -89,8 +88,7 @@ def set_throttle(client: ClusterClient, throttle: Throttle, rate: int) -> None:
     carry_out(client, setting_requests(client, throttle, rate))
 
 
-@dataclass(frozen=True, slots=True)
-class Set:
+class Set(NamedTuple):
     """The throttles found: keys set on live brokers and on topics."""
 
     brokers: Mapping[int, list[str]]

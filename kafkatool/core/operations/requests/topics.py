@@ -6,10 +6,9 @@ answer says is judged by itself.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from kafkatool.core.client.cluster import ClusterClient, throttled_ms
-from kafkatool.core.client.rights import EVERY_TOPIC
 from kafkatool.core.errors import (
     BrokerAnswerError,
     KafkatoolError,
@@ -21,6 +20,7 @@ from kafkatool.core.errors import (
 from kafkatool.core.model.uuids import uuid_text
 from kafkatool.core.model.values import Assignment, TopicPartition, in_number
 from kafkatool.core.operations.requests.moving import Moving, read_moves
+from kafkatool.core.operations.requests.topic_reading import NOT_THERE, Topic, read_topics
 from kafkatool.core.operations.topics.description import PartitionDescription, TopicDescription
 from kafkatool.core.protocol.codec.types import NO_UUID
 from kafkatool.core.protocol.messages import (
@@ -52,45 +52,6 @@ MIN_IN_SYNC: Final = "min.insync.replicas"
 PAGE_PARTITIONS: Final = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """A topic as the brokers tell it, when its metadata was read."""
-
-    name: str
-    topic_id: bytes
-    is_internal: bool
-    partitions: Sequence[metadata.MetadataResponsePartition]
-
-    @property
-    def assignment(self) -> Assignment:
-        return {p.partition: tuple(p.replica_nodes) for p in self.partitions}
-
-
-def read_topics(client: ClusterClient, names: Sequence[str] | None = None, *, ids: bool = False) -> dict[str, Topic]:
-    """Read topics by name, sorted; those that do not exist are left out. ``ids``: they must be told (ADM-29).
-
-    One that may not be described is left out too, and noted.
-    """
-    answer = client.metadata(names, least=10 if ids else 1)
-    for topic in answer.topics:
-        error = client.refusal(metadata.API, topic.error_code, resource=topic.topic)
-        if isinstance(error, NotPermittedError):
-            client.unseen.note(error, "what there is of it is not known")
-    found = [t for t in answer.topics if t.error_code not in _NOT_THERE]
-    return {
-        t.topic: Topic(t.topic, t.topic_id, t.is_internal, sorted(t.partitions, key=lambda p: p.partition))
-        for t in sorted(found, key=lambda t: t.topic)
-    }
-
-
-_NOT_THERE: Final = frozenset(
-    {
-        *(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION),
-        *(ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID),
-    }
-)
-
-
 # --- describing ------------------------------------------------------------------------------------------------
 
 
@@ -99,18 +60,6 @@ class Config(NamedTuple):
 
     overrides: Mapping[str, str]
     min_isr: int
-
-
-_Refused = TypeVar("_Refused", bound=RefusedError)
-
-
-def missing(client: ClusterClient, topic: str, otherwise: _Refused) -> _Refused | NotPermittedError:
-    """Return why a topic that was asked for was not told: it may not be described, or it is as ``otherwise`` says."""
-    refused = client.unseen.take(f"topic {topic}")
-    if refused is None:
-        return otherwise
-    client.unseen.take(EVERY_TOPIC)  # it says less
-    return refused
 
 
 def describe(
@@ -503,6 +452,6 @@ def still_there(client: ClusterClient, topics: Iterable[Topic]) -> list[str]:
     left = set()
     for broker_id in client.brokers:
         for topic in client.broker(broker_id, metadata.API, request, least=1).topics:
-            if topic.error_code not in _NOT_THERE and topic.topic_id == wanted[topic.topic]:
+            if topic.error_code not in NOT_THERE and topic.topic_id == wanted[topic.topic]:
                 left.add(topic.topic)
     return sorted(left)

@@ -18,7 +18,7 @@ from kafkatool.core.errors import (
     UnsupportedApiError,
 )
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.requests.topics import missing, read_topics
+from kafkatool.core.operations.requests.topic_reading import missing, read_topics
 from kafkatool.core.protocol.messages import (
     describe_producers,
     describe_transactions,

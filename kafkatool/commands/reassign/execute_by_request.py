@@ -1,32 +1,26 @@
-"""``kt reassign`` with ``--bootstrap-server``: a mode each, in the words of Kafka's own tool of 3.9 (ADM-33 to ADM-44).
+"""``kt reassign --execute`` with ``--bootstrap-server``, in the words of Kafka's own tool of 3.9 (ADM-33, 34, 40, 42)."""
 
-What moves is what the controller lists, whoever began it; throttles go when nothing moves any more.
-"""
-
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkatool.commands.reassign.request_mode import RequestMode, RequestPlanMode, named, plural_of, refused_of
-from kafkatool.commands.reassign.rows import COLUMNS, item, unchanged_line
+from kafkatool.commands.reassign.request_mode import RequestPlanMode, named, plural_of, refused_of
+from kafkatool.commands.reassign.rows import item, requested_lines, unchanged_line
 from kafkatool.commands.shared.credentials import broker_access
-from kafkatool.commands.shared.output import Answer, error_item
+from kafkatool.commands.shared.output import error_item
 from kafkatool.commands.shared.plan_table import throttled_line
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.model.moves import Move, Status
-from kafkatool.core.model.values import TopicPartition, in_number, join_ids
-from kafkatool.core.operations.requests import comparing, log_dirs, planned, reassignments, throttles
-from kafkatool.core.operations.requests.log_dirs import DirState, Placement
+from kafkatool.core.model.values import TopicPartition, join_ids
+from kafkatool.core.operations.requests import comparing, reassignments, throttles
 from kafkatool.core.operations.requests.moving import read_moves
-from kafkatool.core.operations.requests.reassignments import Checked, CutShortError, replicas_in
+from kafkatool.core.operations.requests.reassignments import Checked, CutShortError
 from kafkatool.core.operations.requests.throttles import Throttle
-from kafkatool.core.operations.requests.topics import read_topics
 from kafkatool.core.planner.plan_files import (
     CURRENT_ASSIGNMENT,
     LogDirs,
     Moves,
     PlacedReplica,
-    dashed,
     plan_json,
     plan_json_with_log_dirs,
     write_file,
@@ -93,6 +87,8 @@ class ExecuteByRequest(RequestPlanMode):
                 throttles.set_throttle(client, throttle, self.throttle)
                 self.out.line(f"The inter-broker throttle limit was set to {self.throttle} B/s")
             if dir_rate is not None:
+                from kafkatool.core.operations.requests import log_dirs
+
                 throttles.carry_out(client, log_dirs.throttle_requests(client, dirs, dir_rate))
                 self.out.line(f"The replica-alter-dir throttle limit was set to {dir_rate} B/s")
             return self._start(client, checked, requests, least, throttle, dirs)
@@ -114,6 +110,8 @@ class ExecuteByRequest(RequestPlanMode):
     def _plan_requests(
         self, client: "ClusterClient", throttle: Throttle | None, requests: Sequence[Any], least: int, dirs: LogDirs
     ) -> int:
+        from kafkatool.core.operations.requests import log_dirs, planned
+
         changes = []
         if throttle is not None and self.throttle is not None:
             changes = throttles.setting_requests(client, throttle, self.throttle)
@@ -193,6 +191,9 @@ class ExecuteByRequest(RequestPlanMode):
 
     def _start_log_dirs(self, client: "ClusterClient", wanted: LogDirs) -> LogDirs:
         """Have replicas move to other log directories (ADM-40); return those that could not begin in time."""
+        if not wanted:
+            return {}
+        from kafkatool.core.operations.requests import log_dirs  # a plan that names none does without
 
         def begun(replicas: Collection[PlacedReplica]) -> None:
             self.out.lines(
@@ -219,157 +220,9 @@ class ExecuteByRequest(RequestPlanMode):
         if not finished:
             self.out.note(f"not finished after {self.timeout:g} s: the reassignment goes on")
             return False
-        self.out.lines(_verify_lines(comparing.compare_settled(client, {p: plan[p] for p in started})))
-        placed = log_dirs.find(client, dirs)
-        self.out.lines(map(log_dirs.line, placed))
+        self.out.lines(requested_lines(comparing.compare_settled(client, {p: plan[p] for p in started})))
+        placed = self.read_placements(client, dirs)
+        self.out.lines(one.text for one in placed)
         unthrottled = throttle is None and self.replica_alter_log_dirs_throttle is None
         self.finish(client, plan, preserve_throttles=unthrottled, own=throttle)
-        return all(one.state is DirState.COMPLETED for one in placed)
-
-
-def _verify_lines(found: Iterable[Move]) -> list[str]:
-    """Write how far partitions are, as Kafka's ``--verify`` does (ADM-36)."""
-    return [
-        f"Reassignment of partition {m.partition} is still in progress."
-        if m.status is Status.IN_PROGRESS
-        else f"Reassignment of partition {m.partition} is completed."
-        if m.status is Status.COMPLETED
-        else f"There is no active reassignment of partition {m.partition}, but replica set is {join_ids(m.current)} "
-        f"rather than {join_ids(m.target)}."
-        for m in found
-    ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyByRequest(RequestPlanMode):
-    """The flags of ``--verify``."""
-
-    LACKING = "Missing required option(s): reassignment-json-file"
-
-    rollback: bool
-    wait: bool
-    preserve_throttles: bool
-
-    def carry_out(self) -> int:
-        """Return 0 when every partition has the planned replicas; throttles go when nothing moves any more (ADM-36)."""
-        plan, dirs = self.read_plan_and_log_dirs()
-        if self.rollback:
-            plan, dirs = self.read_rollback(plan), {}  # the way back names none
-        with self.client() as client:
-            again = self.waiting(rollback=self.rollback)
-            if self.wait and not (
-                self.await_end(client, plan, self.timeout, way_on=again)
-                and self.await_log_dirs(client, dirs, self.timeout)
-            ):
-                self.out.note(f"not finished after {self.timeout:g} s: the reassignment goes on")
-            seen = None if self.preserve_throttles else comparing.look(client, plan)
-            found = comparing.compare_again(client, plan, comparing.compare(client, plan, *(seen or ())))
-            placed = log_dirs.find(client, dirs)
-            ends = [log_dirs.line(one) for one in placed] or [""]
-            self.out.lines(["Status of partition reassignment:", *_verify_lines(found), *ends])
-            back = f"{self.command(self.cancelling(rollback=True))}  # send them"
-            self.note_not_under_way(found, back if self.rollback else self.sending)
-            moving = any(one.state.is_moving for one in placed)
-            self.finish(client, plan, preserve_throttles=self.preserve_throttles or moving, look=seen)
-            self.show_items(
-                [item(m) for m in found] if not self.out.is_text else (),
-                client.cluster_id,
-                [_not_placed(one) for one in placed if one.state is not DirState.COMPLETED],
-            )
-        done = all(m.status is Status.COMPLETED for m in found)
-        return 0 if done and all(one.state is DirState.COMPLETED for one in placed) else 1
-
-
-def _not_placed(placement: Placement) -> dict[str, Any]:
-    """Make an entry of ``errors`` for a replica that is not in the log directory of the plan."""
-    partition, broker = placement.replica
-    return error_item(RefusedError(log_dirs.line(placement)), **partition._asdict(), broker=broker)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelByRequest(RequestPlanMode):
-    """The flags of ``--cancel``."""
-
-    LACKING = "Missing required option(s): reassignment-json-file"
-
-    rollback: bool
-    preserve_throttles: bool
-    dry_run: bool
-
-    def carry_out(self) -> int:
-        """Cancel what moves of the plan, at once; with --rollback send back what has ended too (ADM-37)."""
-        plan = self.read_plan()
-        origin = self.read_rollback(plan) if self.rollback else self.files.known_way_back(plan, name_of=dashed)
-        with self.client() as client:
-            moving = sorted(read_moves(client, plan, needed=True))
-            requests = reassignments.requests(client, dict.fromkeys(moving))
-            if self.dry_run:
-                return self._plan_only(client, plan, origin, requests)
-            cancelled, refused = self.turn_round(client, requests, moving)
-            limit_s = client.settings.whole_timeout_ms / 1000 if self.timeout is None else self.timeout
-            ended = not cancelled or self.await_end(
-                client, cancelled, limit_s, way_on=self.cancelling(rollback=self.rollback)
-            )
-            if self.rollback and ended and not refused:
-                ended = self._go_back(client, origin)
-            compared_with = origin if self.rollback else {p: origin[p] for p in cancelled if p in origin}
-            after = comparing.compare_settled(client, compared_with) if ended else ()
-            strange = [m for m in after if m.status is not Status.COMPLETED]
-            self.finish(client, plan, preserve_throttles=self.preserve_throttles)
-            self.note_strange(strange)
-            if not ended:
-                self.out.note("not finished: what is under way goes on; the same command looks again")
-            self.show_items([item(m) for m in comparing.compare(client, plan)], client.cluster_id)
-        return 0 if ended and not refused and not strange else 1
-
-    def _plan_only(self, client: "ClusterClient", plan: Moves, origin: Moves, requests: Sequence[Any]) -> int:
-        """Show what would be asked for, if nothing ended meanwhile; throttles come off when nothing moves any more."""
-        shown = planned.plan_moves(client, requests)
-        moving = read_moves(client)
-        if self.rollback:
-            current = replicas_in(read_topics(client, sorted({p.topic for p in origin})), origin)
-            back = {p: to for p, to in origin.items() if p in current and p not in moving and current[p] != to}
-            shown += planned.plan_moves(client, reassignments.requests(client, back))
-        if not self.preserve_throttles and not set(moving).difference(plan):
-            removal = throttles.removal_requests(self.found_throttles(client, plan))
-            throttles.carry_out(client, removal, validate_only=True)
-            shown += planned.plan_configs(client, removal)
-        self.out.planned_requests(shown)
-        return 0
-
-    def _go_back(self, client: "ClusterClient", origin: Moves) -> bool:
-        """Move what has ended back to where it was, under the throttle that is set, and wait for it."""
-        current = replicas_in(read_topics(client, sorted({p.topic for p in origin})), origin)
-        back = {p: to for p, to in origin.items() if p in current and current[p] != to}
-        if not back:
-            return True
-        rate = throttles.rate_set(client)
-        if rate is not None:
-            throttles.set_throttle(client, Throttle.of(back, current, read_moves(client)), rate)
-        self.out.note(f"{in_number(len(back), 'partition goes', 'partitions go')} back")
-        try:
-            refused = refused_of(reassignments.send(client, reassignments.requests(client, back)))
-        except CutShortError as e:
-            e.now = f"{self.command(self.cancelling(rollback=True))}  # look again, and send back the rest"
-            raise
-        if refused:
-            self.show_refusals("Error reassigning partition(s):", refused)
-        return not refused and self.await_end(
-            client, back, self.timeout, way_on=self.cancelling(rollback=self.rollback)
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListByRequest(RequestMode):
-    """The flags of ``--list``, which has none of its own."""
-
-    LACKING = ""
-
-    def carry_out(self) -> int:
-        """Show what moves, whoever began it (ADM-41)."""
-        with self.client() as client:
-            moving = read_moves(client, needed=True)
-            cluster_id = client.cluster_id
-        moves = [Move(p, m.replicas, m.target, Status.IN_PROGRESS) for p, m in sorted(moving.items())]
-        self.out.show(Answer(reassignments.list_lines(moving), [item(m) for m in moves], COLUMNS, cluster_id))
-        return 0
+        return all(one.state.is_completed for one in placed)

@@ -1,0 +1,136 @@
+"""``kt reassign --cancel`` with ``--bootstrap-server``: in the words of Kafka's own tool of 3.9 (ADM-37)."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafkatool.commands.reassign.request_mode import RequestPlanMode, named, plural_of, refused_of
+from kafkatool.commands.reassign.rows import item
+from kafkatool.core.errors import BrokerAnswerError
+from kafkatool.core.model.moves import Move, Status
+from kafkatool.core.model.values import TopicPartition, in_number
+from kafkatool.core.operations.requests import comparing, planned, reassignments, throttles
+from kafkatool.core.operations.requests.moving import read_moves
+from kafkatool.core.operations.requests.reassignments import CutShortError
+from kafkatool.core.operations.requests.throttles import Throttle
+from kafkatool.core.operations.requests.topic_reading import read_topics, replicas_in
+from kafkatool.core.planner.plan_files import Moves, dashed, plan_json
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkatool.core.client.cluster import ClusterClient
+
+
+def _cancelled_line(partitions: Collection[TopicPartition]) -> str:
+    return f"Successfully cancelled partition reassignment{plural_of(partitions)} for: {named(partitions)}"
+
+
+class CancelMode(RequestPlanMode):
+    """What both ways of ``--cancel`` share: by brokers, and by controllers."""
+
+    __slots__ = ()
+
+    def turn_round(
+        self, client: "ClusterClient", requests: Sequence[Any], moving: Sequence[TopicPartition]
+    ) -> tuple[list[TopicPartition], dict[TopicPartition, BrokerAnswerError]]:
+        """Cancel what moves, and say so; return what was cancelled, and what was refused."""
+        try:
+            outcome = reassignments.send(client, requests)
+        except CutShortError as e:
+            if e.accepted:
+                self.out.line(_cancelled_line(e.accepted))
+            e.now = "the same command looks again, and cancels what still moves"
+            raise
+        refused = {
+            p: e
+            for p, e in refused_of(outcome).items()
+            if e.code != ErrorCode.NO_REASSIGNMENT_IN_PROGRESS  # it has ended meanwhile
+        }
+        cancelled = [p for p in moving if p not in refused]
+        if refused:
+            self.show_refusals("Error cancelling partition reassignment(s) for:", refused)
+        if cancelled:
+            self.out.line(_cancelled_line(cancelled))
+        elif not refused:
+            self.out.line("None of the specified partition reassignments are active.")
+        self.out.line("None of the specified partition moves are active.")
+        return cancelled, refused
+
+    def note_strange(self, strange: Sequence[Move]) -> None:
+        """Say which partitions a cancel has left otherwise than they were, and print the plan that restores them."""
+        if strange:
+            self.out.note(f"not as before the plan: {named(m.partition for m in strange)}; this plan restores it:")
+            self.out.note(plan_json({m.partition: m.target for m in strange}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelByRequest(CancelMode):
+    """The flags of ``--cancel``."""
+
+    LACKING = "Missing required option(s): reassignment-json-file"
+
+    rollback: bool
+    preserve_throttles: bool
+    dry_run: bool
+
+    def carry_out(self) -> int:
+        """Cancel what moves of the plan, at once; with --rollback send back what has ended too (ADM-37)."""
+        plan = self.read_plan()
+        origin = self.read_rollback(plan) if self.rollback else self.files.known_way_back(plan, name_of=dashed)
+        with self.client() as client:
+            moving = sorted(read_moves(client, plan, needed=True))
+            requests = reassignments.requests(client, dict.fromkeys(moving))
+            if self.dry_run:
+                return self._plan_only(client, plan, origin, requests)
+            cancelled, refused = self.turn_round(client, requests, moving)
+            limit_s = client.settings.whole_timeout_ms / 1000 if self.timeout is None else self.timeout
+            ended = not cancelled or self.await_end(
+                client, cancelled, limit_s, way_on=self.cancelling(rollback=self.rollback)
+            )
+            if self.rollback and ended and not refused:
+                ended = self._go_back(client, origin)
+            compared_with = origin if self.rollback else {p: origin[p] for p in cancelled if p in origin}
+            after = comparing.compare_settled(client, compared_with) if ended else ()
+            strange = [m for m in after if m.status is not Status.COMPLETED]
+            self.finish(client, plan, preserve_throttles=self.preserve_throttles)
+            self.note_strange(strange)
+            if not ended:
+                self.out.note("not finished: what is under way goes on; the same command looks again")
+            self.show_items([item(m) for m in comparing.compare(client, plan)], client.cluster_id)
+        return 0 if ended and not refused and not strange else 1
+
+    def _plan_only(self, client: "ClusterClient", plan: Moves, origin: Moves, requests: Sequence[Any]) -> int:
+        """Show what would be asked for, if nothing ended meanwhile; throttles come off when nothing moves any more."""
+        shown = planned.plan_moves(client, requests)
+        moving = read_moves(client)
+        if self.rollback:
+            current = replicas_in(read_topics(client, sorted({p.topic for p in origin})), origin)
+            back = {p: to for p, to in origin.items() if p in current and p not in moving and current[p] != to}
+            shown += planned.plan_moves(client, reassignments.requests(client, back))
+        if not self.preserve_throttles and not set(moving).difference(plan):
+            removal = throttles.removal_requests(self.found_throttles(client, plan))
+            throttles.carry_out(client, removal, validate_only=True)
+            shown += planned.plan_configs(client, removal)
+        self.out.planned_requests(shown)
+        return 0
+
+    def _go_back(self, client: "ClusterClient", origin: Moves) -> bool:
+        """Move what has ended back to where it was, under the throttle that is set, and wait for it."""
+        current = replicas_in(read_topics(client, sorted({p.topic for p in origin})), origin)
+        back = {p: to for p, to in origin.items() if p in current and current[p] != to}
+        if not back:
+            return True
+        rate = throttles.rate_set(client)
+        if rate is not None:
+            throttles.set_throttle(client, Throttle.of(back, current, read_moves(client)), rate)
+        self.out.note(f"{in_number(len(back), 'partition goes', 'partitions go')} back")
+        try:
+            refused = refused_of(reassignments.send(client, reassignments.requests(client, back)))
+        except CutShortError as e:
+            e.now = f"{self.command(self.cancelling(rollback=True))}  # look again, and send back the rest"
+            raise
+        if refused:
+            self.show_refusals("Error reassigning partition(s):", refused)
+        return not refused and self.await_end(
+            client, back, self.timeout, way_on=self.cancelling(rollback=self.rollback)
+        )
