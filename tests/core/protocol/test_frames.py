@@ -18,6 +18,7 @@ from kafkatool.core.protocol.frames import (
 from kafkatool.core.protocol.messages import (
     api_versions,
     controlled_shutdown,
+    elect_leaders,
     fetch,
     heartbeat,
     leader_and_isr,
@@ -224,6 +225,23 @@ def test_a_count_is_bounded_by_the_bytes_left(count: int) -> None:
     frame = struct.pack(">i", count) + bytes(64)
     with pytest.raises(ProtocolError, match="topics: length"):
         decode_request(metadata.API, 0, frame, 0)
+
+
+@pytest.mark.spec("BRK-9", "ADM-13")
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 125, 126, 127, 128, 300])
+def test_numbers_in_a_row_however_many(count: int, version: int) -> None:
+    """Few are read and written by what is made beforehand; from 127 on their count takes two bytes in the flexible form."""
+    wanted = elect_leaders.ElectLeadersTopic(topic="t", partitions=list(range(count)))
+    request = elect_leaders.ElectLeadersRequest(election_type=0, topics=[wanted], timeout_ms=1)
+    frame = encode_request(elect_leaders.API, version, 1, "x", request)[4:]
+    counted = struct.pack(">i", count)
+    if version == 2:
+        more = count + 1
+        counted = bytes([more]) if more < 128 else bytes([more & 0x7F | 0x80, more >> 7])
+    assert counted + struct.pack(f">{count}i", *range(count)) in frame
+    _, body = decode_header(elect_leaders.API, frame)
+    assert decode_request(elect_leaders.API, version, frame, body) == request
 
 
 @pytest.mark.spec("BRK-162", "ADM-13")
