@@ -150,8 +150,8 @@ def replica_verify(
             _run_once(verifier, line)
         reports = verifier.reports
         _say_news(reports, out, name_of, set())
-        lines, items = [report_line(r, name_of) for r in reports], [report_item(r) for r in reports]
-        out.show(Answer(lines, items, cluster_id=layout.cluster_id))
+        items = [] if out.is_text else [report_item(r) for r in reports]
+        out.show(Answer((report_line(r, name_of) for r in reports), items, cluster_id=layout.cluster_id))
         fine = {"equal", "unreachable"} if allow_missing else {"equal"}
         return 0 if all(status(r) in fine for r in reports) else 1
     finally:
