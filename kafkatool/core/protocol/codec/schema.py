@@ -2,6 +2,7 @@
 
 import dataclasses
 import types
+from dataclasses import dataclass
 from typing import (
     Annotated,
     Any,
@@ -101,7 +102,8 @@ class Field(NamedTuple):
         return repr(self.default)
 
 
-class Api(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Api:
     """One API: its key and name, the versions this protocol package knows, and the two messages.
 
     ``flexible_from`` is the first version with compact types and tagged fields (KIP-482), None if none has.
