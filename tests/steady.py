@@ -5,9 +5,8 @@ was.
 """
 
 import contextlib
-from typing import Final
+from typing import Final, Protocol
 
-from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.core.errors import NoNodeError
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
@@ -29,7 +28,13 @@ ONE_BATCH_A_FETCH: Final = {"replica.fetch.max.bytes": "1000"}
 """So a throttled replica gets one batch, and then none for ten seconds: a move stands still while it is looked at."""
 
 
-def crash(cluster: EmbeddedCluster, zk: ZooKeeper, broker: int) -> None:
+class Killable(Protocol):
+    """A cluster, of ours or of Kafka's."""
+
+    def kill_broker(self, broker: int, /) -> None: ...
+
+
+def crash(cluster: Killable, zk: ZooKeeper, broker: int) -> None:
     """kill -9; its nodes go at once, as when its session ends: that takes longer than clients are to wait."""
     cluster.kill_broker(broker)
     ephemeral = [BrokerZnode.path(broker)]

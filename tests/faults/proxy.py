@@ -116,6 +116,10 @@ class Proxy:
 
     # --- inside -------------------------------------------------------------------------------------------------
 
+    def _way(self, link: Link, source: socket.socket, sink: socket.socket) -> Callable[[bytes], None]:
+        """Return what gets the bytes of one direction of a link, as they come."""
+        return sink.sendall
+
     def _of(self, peer: str) -> list[Link]:
         return [link for link in self._links if link.peer == peer]
 
@@ -166,18 +170,20 @@ class Proxy:
                 link.close()
                 return
             self._spawn(self._pump, link, link.server, link.client)
-            link.server.sendall(first)
-            self._pump(link, link.client, link.server)
+            self._pump(link, link.client, link.server, first)
         except OSError:
             link.close()
 
-    def _pump(self, link: Link, source: socket.socket, sink: socket.socket) -> None:
+    def _pump(self, link: Link, source: socket.socket, sink: socket.socket, first: bytes = b"") -> None:
+        hand_on = self._way(link, source, sink)
         with contextlib.suppress(OSError):
-            while chunk := source.recv(65_536):
+            chunk = first or source.recv(65_536)
+            while chunk:
                 link.open.wait()
                 if link.closed:
                     return
-                sink.sendall(chunk)
+                hand_on(chunk)
+                chunk = source.recv(65_536)
         link.open.wait()  # a silenced peer's end is not heard either
         link.close()
 

@@ -6,7 +6,7 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
@@ -37,9 +37,15 @@ _AHEAD_S = 1.0
 
 
 class World:
-    """Does the faults of a schedule to its cluster, and mends them. ``said`` is told each thing it could not do."""
+    """Does the faults of a schedule to its cluster, and mends them; ``notes`` has what it could not do.
 
-    def __init__(self, directory: Path) -> None:
+    ``door`` makes the proxy of a broker, by its number and its port.
+    """
+
+    def __init__(
+        self, directory: Path, door: Callable[[int, int], Proxy] = lambda _, port: Proxy(port, broker_of)
+    ) -> None:
+        self._door = door
         self.doors: dict[int, Proxy] = {}  # through which the others reach this broker
         self.sessions: dict[int, Proxy] = {}  # through which it reaches ZooKeeper
         self.notes: list[str] = []
@@ -48,7 +54,7 @@ class World:
 
     def _wire(self, broker_id: int, properties: Mapping[str, str]) -> Mapping[str, str]:
         if broker_id not in self.doors:
-            self.doors[broker_id] = Proxy(int(properties["listeners"].rpartition(":")[2]), broker_of)
+            self.doors[broker_id] = self._door(broker_id, int(properties["listeners"].rpartition(":")[2]))
             self.sessions[broker_id] = Proxy(int(properties["zookeeper.connect"].rpartition(":")[2]))
         return {
             "advertised.listeners": f"PLAINTEXT://{HOST}:{self.doors[broker_id].port}",

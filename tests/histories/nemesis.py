@@ -1,8 +1,13 @@
-"""Where a workload runs, and what goes wrong there: our brokers with every fault, real Kafka with those of processes."""
+"""Where a workload runs, and what goes wrong there: our brokers with every fault, real Kafka with those of processes.
+
+On both, frames are late or lost where their doors know them.
+"""
 
 import contextlib
 import os
+import random
 import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,11 +18,16 @@ from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat.real_kafka import RealKafka
 from tests.faults.schedule import Step, steps, steps_of
 from tests.faults.world import BROKERS, OPTIONS, World
+from tests.histories.frames.doors import DooredKafka, Doors
+from tests.histories.frames.rules import draw
 from tests.histories.history import HistoryWriter
 from tests.integration.load import await_in_sync, make_topic
 from tests.waiting import eventually
 
 _PATIENCE_S = 180
+_CLIENT = "rdkafka"  # as librdkafka calls itself where nobody says otherwise
+_MOST_WAITED_FOR = 20
+_COMES_S = 15
 _PROCESS_FAULTS = frozenset({"kill", "freeze", "stop"})
 
 
@@ -26,6 +36,7 @@ class Stage(Protocol):
 
     source: str
     version: str
+    doors: Doors | None  # such as know frames, if it has any
 
     @property
     def bootstrap(self) -> str: ...
@@ -42,8 +53,9 @@ class OurStage:
 
     source, version = "ours", ""
 
-    def __init__(self, directory: Path) -> None:
-        self._world = World(directory)
+    def __init__(self, directory: Path, doors: Doors | None = None) -> None:
+        self.doors = doors
+        self._world = World(directory) if doors is None else World(directory, doors.make)
         self._world.up()
 
     @property
@@ -75,8 +87,9 @@ class KafkaStage:
 
     source = "kafka"
 
-    def __init__(self, version: str, directory: Path) -> None:
+    def __init__(self, version: str, directory: Path, doors: Doors | None = None) -> None:
         self.version = version
+        self.doors = doors
         options = {
             **OPTIONS,
             "default.replication.factor": "3",
@@ -84,7 +97,12 @@ class KafkaStage:
             "transaction.state.log.num.partitions": "10",
             "transaction.remove.expired.transaction.cleanup.interval.ms": "10000",
         }
-        self._kafka = RealKafka(version, directory, brokers=len(BROKERS), options=options)
+        brokers = len(BROKERS)
+        self._kafka = (
+            RealKafka(version, directory, brokers=brokers, options=options)
+            if doors is None
+            else DooredKafka(doors, version, directory, brokers=brokers, options=options)
+        )
         self._kafka.__enter__()
         self.zk = ZooKeeper(self._kafka.connect, session_timeout_ms=60_000, connection_timeout_ms=60_000).start()
 
@@ -115,6 +133,8 @@ class KafkaStage:
     def down(self) -> None:
         self.zk.close()
         self._kafka.stop()
+        if self.doors is not None:
+            self.doors.close()
 
 
 def play(stage: Stage, step: Step, number: int, writer: HistoryWriter) -> None:
@@ -128,6 +148,22 @@ def play(stage: Stage, step: Step, number: int, writer: HistoryWriter) -> None:
     writer.write("nemesis", "info", "fault", {"step": number, "begins": False, "faults": kinds})
     if step.settle:
         await_in_sync(stage.zk, seconds=_PATIENCE_S)
+
+
+def meddle(doors: Doors, chance: random.Random, number: int, writer: HistoryWriter, stop: threading.Event) -> None:
+    """Have one request of the clients held up, late, or its answer lost; returns when that is over, or does not come."""
+    seen = doors.record.count(_CLIENT) if doors.record is not None else {}
+    if not seen:
+        return
+    rule = draw(chance, {kind: min(count, _MOST_WAITED_FOR) for kind, count in seen.items()})
+    what = {"step": f"frame {number}", "faults": [str(rule)]}
+    writer.write("nemesis", "info", "fault", {**what, "begins": True})
+    armed = doors.rules.add(rule)
+    over = time.monotonic() + _COMES_S
+    while not (armed.done.wait(0.05) or stop.is_set() or time.monotonic() > over):
+        pass
+    doors.rules.clear()
+    writer.write("nemesis", "info", "fault", {**what, "begins": False, "met": armed.met.is_set()})
 
 
 def settle(stage: Stage) -> None:

@@ -23,6 +23,8 @@ from tests.histories import nemesis, workload
 from tests.histories.clients import facts, values
 from tests.histories.clients.librdkafka import Cell
 from tests.histories.final import read_everything
+from tests.histories.frames.doors import Doors
+from tests.histories.frames.record import Record
 from tests.histories.history import HistoryWriter, read_file
 from tests.histories.timeline import write_page
 from tests.histories.verdict import CLEAN, Verdict, judge
@@ -31,6 +33,7 @@ WORKERS: Final = 24  # of which half wait for a leader that is away, most of the
 _AHEAD: Final = 8  # keys whose topics are there before they are needed
 _STALLED_S: Final = 300
 _LEAVING_S: Final = 150
+_BETWEEN_FRAMES_S: Final = 0.3
 
 
 def cell_of(seed: int) -> Cell:
@@ -62,7 +65,7 @@ def header(seed: int, stage: nemesis.Stage, cell: Cell, steps: int) -> dict[str,
             "unclean": False,
             "cleanup": "delete",
             "client": "confluent-kafka",
-            "faults": steps != 0,
+            "faults": steps != 0 or stage.doors is not None,
         },
     }
 
@@ -99,6 +102,10 @@ class Run:
                 threading.Thread(target=self._guarded, args=(self._work, n), daemon=True) for n in range(WORKERS)
             ]
             threads.append(threading.Thread(target=self._guarded, args=(self._go_on_creating,), daemon=True))
+            if self._stage.doors is not None:
+                threads.append(
+                    threading.Thread(target=self._guarded, args=(self._meddle, self._stage.doors), daemon=True)
+                )
             for thread in threads:
                 thread.start()
             try:
@@ -143,6 +150,14 @@ class Run:
                 self._create_topics()
             except (KafkatoolError, AssertionError):
                 continue  # ZooKeeper is away
+
+    def _meddle(self, doors: Doors) -> None:
+        """Do something to a request, and then to another."""
+        chance = random.Random(f"{self._seed}-frames")
+        for number in itertools.count():
+            if self._stop.wait(_BETWEEN_FRAMES_S):
+                return
+            nemesis.meddle(doors, chance, number, self._writer, self._stop)
 
     def _disturb(self, lines: int, pause_s: float) -> None:
         plan = itertools.islice(self._stage.plan(self._seed, self._kinds), self._steps)
@@ -198,6 +213,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=1000, help="end faults after that many steps (%(default)s)")
     parser.add_argument("--least", type=int, default=0, help="go on until that many steps are over (%(default)s)")
     parser.add_argument("--faults", metavar="KINDS", help="faults of these kinds alone, as kill,isolate+expire")
+    parser.add_argument("--frames", action="store_true", help="requests are late and answers lost, too; frames.jsonl")
     parser.add_argument("--pause", type=float, default=3, help="seconds between steps (%(default)s)")
     parser.add_argument("--kafka", metavar="VERSION", help="run on real Kafka of that version, as a control")
     parser.add_argument("--via", choices=("assign", "subscribe"), help="instead of what the seed draws")
@@ -213,8 +229,12 @@ def main() -> int:
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / "history.jsonl"
     verdict: Verdict | None = None
-    make = nemesis.KafkaStage if given.kafka else None
-    stage = make(given.kafka, directory / "cluster") if make else nemesis.OurStage(directory / "cluster")
+    doors = Doors(Record(directory / "frames.jsonl")) if given.frames else None
+    stage: nemesis.Stage = (
+        nemesis.KafkaStage(given.kafka, directory / "cluster", doors)
+        if given.kafka
+        else nemesis.OurStage(directory / "cluster", doors)
+    )
     try:
         verdict = run(
             stage,

@@ -7,13 +7,17 @@ import pytest
 from tests.compat import real_kafka
 from tests.histories import nemesis
 from tests.histories.clients.librdkafka import Cell
+from tests.histories.frames.doors import Doors
+from tests.histories.frames.record import Record, read_frames
+from tests.histories.history import read_file
 from tests.histories.run import run
 from tests.histories.verdict import Verdict
 
 
-def _judged(stage: nemesis.Stage, directory: Path, cell: Cell, steps: int) -> Verdict:
+def _judged(stage: nemesis.Stage, directory: Path, cell: Cell, steps: int, operations: int = 400) -> Verdict:
+    file = directory / "history.jsonl"
     try:
-        return run(stage, directory / "history.jsonl", 7, cell, operations=400, steps=steps, pause_s=1, kinds=["kill"])
+        return run(stage, file, 7, cell, operations=operations, steps=steps, pause_s=1, kinds=["kill"])
     finally:
         stage.down()
 
@@ -32,6 +36,22 @@ def test_clients_of_our_brokers_see_nothing_that_is_not_allowed(tmp_path: Path, 
     verdict = _judged(nemesis.OurStage(tmp_path / "cluster"), tmp_path, cell, steps)
     assert not verdict.unallowed, list(verdict.lines())
     assert verdict.too_little is None
+
+
+@pytest.mark.slow
+@pytest.mark.slowest
+@pytest.mark.timeout(1500)
+@pytest.mark.spec("HIS-45", "HIS-46")
+def test_requests_come_late_and_answers_are_lost_and_all_is_written_down(tmp_path: Path) -> None:
+    doors = Doors(Record(tmp_path / "frames.jsonl"))
+    stage = nemesis.OurStage(tmp_path / "cluster", doors)
+    verdict = _judged(stage, tmp_path, Cell("assign", "transactional"), 0, operations=1500)
+    assert not verdict.unallowed, list(verdict.lines())
+    assert verdict.too_little is None
+    told = [line["value"] for line in read_file(tmp_path / "history.jsonl").faults]
+    assert [step["begins"] for step in told] == [True, False] * (len(told) // 2)
+    assert any(step.get("met") for step in told)
+    assert {line["what"] for line in read_frames(tmp_path / "frames.jsonl")} > {"asked", "answered"}
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from tests.histories.history import FAIL, INFO, OK, HistoryWriter
 ACTIVE: Final = 8
 VALUES_A_KEY: Final = 256  # then another takes its place
 GROUP: Final = "members"
+COMMIT, ABORT, LEAVE = "commit", "abort", "leave"  # how a transaction is meant to end; LEAVE: by its time-out
 OUTPUTS: Final = (1_000_000, 1_000_001)  # keys that consume-transform-produce writes to, and nobody else
 _SOURCES_A_TRANSACTION: Final = 6
 
@@ -82,6 +83,7 @@ class Worker:
         self._bootstrap, self._cell, self._keys, self._writer, self._facts = bootstrap, cell, keys, writer, facts
         self._transforms = cell.transactional and number % 3 == 2
         self._subscribes = cell.via == "subscribe" or self._transforms
+        self._outputs: Sequence[int] = OUTPUTS
         self._transactional_id = f"{seed}-{number}"
         self._client: Client | None = None
 
@@ -155,7 +157,7 @@ class Worker:
         elif drawn < 1 / 64 + 1 / 200 + 1 / 600:
             self._crash()
         elif self._transforms:
-            self._transform(client)
+            self._transform(client, client.poll())
         else:
             self._send_and_poll(client)
 
@@ -193,8 +195,14 @@ class Worker:
         if self._cell.transactional:
             if self._subscribes and "poll" in kinds:
                 asked.append(["offsets", None])
-            self._transact(client, asked)
-            return
+            drawn = self._chance.random()
+            self._transact(client, asked, LEAVE if drawn < 0.02 else ABORT if drawn < 0.12 else COMMIT)
+        else:
+            self._do(client, asked)
+
+    def _do(self, client: Client, asked: list[list[Any]]) -> None:
+        """Do an operation that is no transaction."""
+        kinds = {part[0] for part in asked}
         f = "mixed" if len(kinds & {"send", "poll"}) == 2 else "send" if "send" in kinds else "poll"
         self._write("invoke", f, asked)
         done = _Parts(client, asked)
@@ -204,10 +212,10 @@ class Worker:
         if over:
             self._over()
 
-    def _transact(self, client: Client, asked: list[list[Any]]) -> None:
+    def _transact(self, client: Client, asked: list[list[Any]], end: str, polled: Runs | None = None) -> None:
+        """Do a transaction and end it so, or take it back if a part of it fails; ``polled``: what it consumes, if known."""
         self._write("invoke", "txn", asked)
-        done = _Parts(client, asked, transactional=True)
-        drawn = self._chance.random()
+        done = _Parts(client, asked, transactional=True, polled=polled)
         try:
             client.begin()
         except KafkaException:
@@ -215,9 +223,9 @@ class Worker:
             ended = Ended(FAIL, False, None)
         else:
             done.play()
-            if drawn < 0.02:
+            if end == LEAVE:
                 ended = Ended(FAIL, False, None)  # left open until its time is up
-            elif done.failed or drawn < 0.12:
+            elif done.failed or end == ABORT:
                 ended = client.abort_transaction()
             else:
                 ended = client.commit_transaction()
@@ -233,25 +241,12 @@ class Worker:
         elif ended.type == FAIL:
             client.seek_back(done.firsts)
 
-    def _transform(self, client: Client) -> None:
+    def _transform(self, client: Client, runs: Runs) -> None:
         """Consume, transform, produce: each value polled becomes another, and the offsets go with them."""
-        runs = client.poll()
         sources = [(key, offset) for key, pairs in runs.items() for offset, _ in pairs]
-        outputs = [(self._chance.choice(OUTPUTS), self._keys.value(), list(source)) for source in sources]
+        outputs = [(self._chance.choice(self._outputs), self._keys.value(), list(source)) for source in sources]
         asked: list[list[Any]] = [["poll"], *(["send", *output] for output in outputs), ["offsets", None]]
-        self._write("invoke", "txn", asked)
-        done = _Parts(client, asked, transactional=True, polled=runs)
-        drawn = self._chance.random()
-        try:
-            client.begin()
-        except KafkaException:
-            done.give_up()
-            self._tell(client, done, Ended(FAIL, False, None))
-            return
-        done.play()
-        self._tell(
-            client, done, client.abort_transaction() if done.failed or drawn < 0.1 else client.commit_transaction()
-        )
+        self._transact(client, asked, ABORT if self._chance.random() < 0.1 else COMMIT, runs)
 
 
 class _Parts:

@@ -53,13 +53,18 @@ class Client:
         records_a_poll: int = 100,
         poll_s: float = 0.01,
         clock: Callable[[], int] = time.monotonic_ns,
+        client_id: str = "rdkafka",
+        heartbeat_ms: int = 1000,
+        generation_of: Callable[[str | None], int | None] | None = None,
     ) -> None:
+        """``generation_of`` tells a member's generation, where somebody reads the frames; else the client is asked."""
         self.process = process
         self.group = group
         self.events: list[dict[str, Any]] = []
         self.broken = False  # whether its producer has given up for good
         self.positions: dict[int, int] = {}  # of polled keys: next to read
         self._clock = clock
+        self._generation_of = generation_of
         self._records_a_poll, self._poll_s = records_a_poll, poll_s
         producing: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
@@ -67,6 +72,7 @@ class Client:
             "linger.ms": 1,
             "message.timeout.ms": int(_DELIVERY_S * 1000) - 1000,
             "retry.backoff.ms": 50,
+            "client.id": client_id,
             **_QUIET,
         }
         if transactional_id is not None:
@@ -82,13 +88,14 @@ class Client:
                 "bootstrap.servers": bootstrap,
                 "group.id": group or f"none-{process}",
                 "session.timeout.ms": 6000,
-                "heartbeat.interval.ms": 1000,
+                "heartbeat.interval.ms": heartbeat_ms,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "isolation.level": cell.isolation,
                 "fetch.wait.max.ms": 100,  # a fetch that finds nothing costs the brokers as much as one that finds something
                 "fetch.error.backoff.ms": 50,
                 "partition.assignment.strategy": "range",
+                "client.id": client_id,
                 **_QUIET,
             }
         )
@@ -164,7 +171,9 @@ class Client:
 
     @property
     def generation(self) -> int | None:
-        """The member's generation, out of what librdkafka hands to producers: "CGMDv2:", then 32 bits."""
+        """The member's generation, as frames tell it, or out of what librdkafka hands to producers: "CGMDv2:", 32 bits."""
+        if self._generation_of is not None:
+            return self._generation_of(self.member)
         metadata = self._consumer.consumer_group_metadata()
         (generation,) = struct.unpack_from("<i", metadata, len(b"CGMDv2:"))
         return int(generation) if generation >= 0 else None
