@@ -91,11 +91,12 @@ class Armed:
         return self._left == 0
 
     def call(self, what: Callable[[int], object], broker: int) -> None:
-        """Call, and keep what it raises."""
-        try:
-            what(broker)
-        except BaseException as e:  # noqa: BLE001  # it is the test's, which looks here
-            self.error = e
+        """Call, unless the rule has been cleared meanwhile, and keep what that raises."""
+        if not self.released.is_set():
+            try:
+                what(broker)
+            except BaseException as e:  # noqa: BLE001  # it is the test's, which looks here
+                self.error = e
         self.done.set()
 
 

@@ -1,6 +1,7 @@
 """Three brokers, ours or Kafka's, that clients and each other reach through doors that know frames."""
 
 import itertools
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol, Self
@@ -43,6 +44,7 @@ class Stage:
         self.doors = Doors()
         self.numbers = itertools.count()  # of stories: each has topics of its own
         self._dead: list[int] = []
+        self._lock = threading.Lock()  # held while a broker is ended or started
 
     def __enter__(self) -> Self:
         try:
@@ -68,18 +70,21 @@ class Stage:
 
     def crash(self, broker: int) -> None:
         """Kill a broker; its session ends at once."""
-        self._dead.append(broker)
-        crash(self._cluster, self.zk, broker)
+        with self._lock:
+            self._dead.append(broker)
+            crash(self._cluster, self.zk, broker)
 
     def stop(self, broker: int) -> None:
         """Have a broker end in good order; returns when its process is gone."""
-        self._dead.append(broker)
-        self._cluster.stop_broker(broker)
+        with self._lock:
+            self._dead.append(broker)
+            self._cluster.stop_broker(broker)
 
     def mend(self) -> None:
         """Start what is dead; return when every replica is in sync again."""
-        while self._dead:
-            self._cluster.start_broker(self._dead.pop())
+        with self._lock:
+            while self._dead:
+                self._cluster.start_broker(self._dead.pop())
         await_in_sync(self.zk, seconds=_PATIENCE_S)
 
     def _up(self) -> tuple[_Cluster, str]:

@@ -20,7 +20,7 @@ from tests.waiting import eventually
 
 _PROCESSES: Final = 100  # of one actor: the next one's are above
 _HEARTBEAT_MS: Final = 200  # so often a member hears what became of its group
-_POLL: Final = [["poll"], ["offsets", None]]
+_POLL: Final[list[list[Any]]] = [["poll"], ["offsets", None]]
 
 
 class Tale:
@@ -85,7 +85,12 @@ class Actor(Worker):
         return self._client
 
     def send(self) -> None:
-        """Send a value to each source."""
+        """Send a value to each source; more, if it is not known of as many that they arrived."""
+        tale = self._tale
+        wanted = len(tale.acknowledged) + len(tale.sources)
+        tale.until(lambda: len(tale.acknowledged) >= wanted, "values to be acknowledged", self._send_once)
+
+    def _send_once(self) -> None:
         client = self.client
         self._do(client, [["send", key, self._keys.value()] for key in self._tale.sources])
 

@@ -77,10 +77,10 @@ class Point(NamedTuple):
         return Lose() if self.manner == "lost" else Late(_LATE_S)
 
 
-def header(stage: Stage, cell: Cell, seed: int = 0, **more: Any) -> dict[str, Any]:
+def header(stage: Stage, cell: Cell, **more: Any) -> dict[str, Any]:
     """Return the header of a story's history."""
     return {
-        "seed": seed,
+        "seed": 0,  # nothing is drawn within a story
         "source": stage.source,
         "version": stage.version,
         "brokers": BROKERS,
@@ -153,7 +153,7 @@ def play(stage: Stage, point: Point, directory: Path) -> Told:
     for client, nth in ((point.client, point.nth), (point.busiest, 1)):
         rule = Rule(point.api, point.act(stage), nth, client)
         told = tell(stage, point.story, directory / f"{nth}-of-{client}", [rule])
-        if told.asked.get((point.api, client), 0) >= nth:
+        if told.asked.get((point.api, client), 0) >= nth or not told.is_clean:
             return told
     raise AssertionError(f"{point}: it did not come, nor did the first one of {point.busiest}")
 
