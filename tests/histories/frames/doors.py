@@ -34,6 +34,11 @@ class Doors:
         """Return the property by which a broker that listens on that port sends everybody to its door."""
         return {"advertised.listeners": f"PLAINTEXT://{HOST}:{self.make(broker, port).port}"}
 
+    def reset(self) -> None:
+        """End the clients' connections; new ones are as before."""
+        for door in self._doors.values():
+            door.reset()
+
     def _hear(self, line: Mapping[str, Any]) -> None:
         if self.record is not None:
             self.record(line)

@@ -18,6 +18,7 @@ _OPTIONS: Final = {
     "min.insync.replicas": "2",
     "auto.create.topics.enable": "false",
     "unclean.leader.election.enable": "false",
+    "auto.leader.rebalance.enable": "false",  # no coordinator moves but where a rule makes it
 }
 _KAFKAS: Final = {
     "default.replication.factor": "3",

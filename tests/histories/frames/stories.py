@@ -6,6 +6,7 @@ left out.
 
 import contextlib
 import itertools
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from tests.waiting import eventually
 
 _PROCESSES: Final = 100  # of one actor: the next one's are above
 _HEARTBEAT_MS: Final = 200  # so often a member hears what became of its group
+_STANDS_STILL_S: Final = 30  # librdkafka asks for committed offsets only once where the coordinator has just moved
 _POLL: Final[list[list[Any]]] = [["poll"], ["offsets", None]]
 
 
@@ -35,7 +37,15 @@ class Tale:
         self.values = Keys()  # numbers them
         self.acknowledged: set[int] = set()
         self.read: set[int | None] = set()
-        self.actors = itertools.count()
+        self.numbers = itertools.count()
+        self.present: list[Actor] = []
+        self.turns = 0
+        self.still = 0  # how often a client got nowhere until it was replaced, or its connections were ended
+
+    @property
+    def moves(self) -> int:
+        """A number that grows as long as anything happens."""
+        return self.turns + self.writer.count
 
     @property
     def topics(self) -> tuple[str, str]:
@@ -45,9 +55,11 @@ class Tale:
     def actor(self, name: str, cell: Cell | None = None, group: str | None = None) -> "Iterator[Actor]":
         """Have an actor who leaves at the end."""
         actor = Actor(self, name, cell or self.cell, group)
+        self.present.append(actor)
         try:
             yield actor
         finally:
+            self.present.remove(actor)
             actor.leave()
 
     def is_read(self) -> bool:
@@ -55,12 +67,22 @@ class Tale:
         return self.acknowledged <= self.read
 
     def until(self, done: Callable[[], bool], title: str, *turns: Callable[[], object]) -> None:
-        """Have these turns taken until that is so."""
+        """Have these turns taken until that is so; members who get nowhere for long are replaced, as people would do."""
+        over = time.monotonic() + _STANDS_STILL_S
 
         def taken() -> bool:
+            nonlocal over
             for turn in turns:
                 turn()
-            return done()
+                self.turns += 1
+            if (is_done := done()) or time.monotonic() < over:
+                return is_done
+            over = time.monotonic() + _STANDS_STILL_S
+            for actor in self.present:
+                if actor.is_member:
+                    self.still += 1
+                    actor.leave()
+            return False
 
         eventually(taken, f"{self.name}: {title}")
 
@@ -69,13 +91,17 @@ class Actor(Worker):
     """A worker that does what a story says: one process after the other, by one client id."""
 
     def __init__(self, tale: Tale, name: str, cell: Cell, group: str | None) -> None:
-        number = next(tale.actors) * _PROCESSES
+        number = next(tale.numbers) * _PROCESSES
         super().__init__(number, 1, number, tale.bootstrap, cell, tale.values, tale.writer, _no_facts)
         self._tale, self._name, self._group = tale, name, group
         self._subscribes = group is not None
         self._outputs = tale.outputs
         self._transactional_id = f"{tale.name}-{name}"
         self.polled: set[int | None] = set()
+
+    @property
+    def is_member(self) -> bool:
+        return self._group is not None
 
     @property
     def client(self) -> Client:
@@ -118,7 +144,7 @@ class Actor(Worker):
         return self._tale.record.asked["Heartbeat", self._name] > 0
 
     def leave(self) -> None:
-        """Close what its process has; for the history it crashes."""
+        """Close what its process has, which crashes for the history; asked for more it goes on as another."""
         self._crash()
 
     def _is_open(self) -> bool:
