@@ -20,13 +20,13 @@ def read_everything(
     bootstrap: str, cell: Cell, writer: HistoryWriter, keys: Sequence[int], groups: Sequence[str]
 ) -> None:
     """Read each key to its end, beginning anew with fresh clients; then tell positions, commits, ends and batches."""
-    process, ends = _FIRST_PROCESS, dict[int, tuple[int, int]]()
+    process, ends, positions = _FIRST_PROCESS, dict[int, tuple[int, int]](), dict[int, int]()
     deadline = time.monotonic() + _PATIENCE_S
-    while not ends and time.monotonic() < deadline:
-        process += 1
-        ends = _tell(writer, process, "ends", lambda: facts.ask_ends(bootstrap, keys), isolation="read_uncommitted")
-    positions: dict[int, int] = {}
     while time.monotonic() < deadline:
+        process += 1  # a transaction left open may be aborted while keys are read: they end later then
+        ends |= _tell(writer, process, "ends", lambda: facts.ask_ends(bootstrap, keys), isolation="read_uncommitted")
+        if not ends:
+            continue
         process += 1
         left = [key for key in keys if key not in ends or positions.get(key, -1) < ends[key][1]]
         if not left:
