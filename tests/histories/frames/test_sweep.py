@@ -23,7 +23,7 @@ BOTH = {"ApiVersions", "Metadata", "ListOffsets", "Fetch", "Produce"}
 
 @pytest.mark.spec("HIS-46")
 def test_points_are_all_apis_at_all_moments_and_the_seed_draws_which_request() -> None:
-    asked = {("EndTxn", "tom"): 3, ("Fetch", "anna"): 9, ("Fetch", "bert"): 2}
+    asked = {("EndTxn", "tom"): 3, ("Fetch", "anna"): 9, ("Fetch", "bert"): 2, ("OffsetForLeaderEpoch", "anna"): 1}
     found = points("transaction", asked, 5)
     assert found == points("transaction", asked, 5)
     assert {(point.api, point.manner) for point in found} == {
