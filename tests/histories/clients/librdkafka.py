@@ -50,6 +50,7 @@ class Client:
         *,
         group: str | None = None,
         transactional_id: str | None = None,
+        transaction_timeout_ms: int = 10_000,
         records_a_poll: int = 100,
         poll_s: float = 0.01,
         clock: Callable[[], int] = time.monotonic_ns,
@@ -76,7 +77,7 @@ class Client:
             **_QUIET,
         }
         if transactional_id is not None:
-            producing |= {"transactional.id": transactional_id, "transaction.timeout.ms": 10_000}
+            producing |= {"transactional.id": transactional_id, "transaction.timeout.ms": transaction_timeout_ms}
             producing["message.timeout.ms"] = 9000
         else:
             producing["enable.idempotence"] = cell.guarantee == "idempotent"

@@ -39,6 +39,7 @@ class Tale:
         self.read: set[int | None] = set()
         self.numbers = itertools.count()
         self.present: list[Actor] = []
+        self.transaction_timeout_ms = 10_000  # so long, at worst, one that is left open keeps the last reading waiting
         self.turns = 0
         self.still = 0  # how often a client got nowhere until it was replaced, or its connections were ended
 
@@ -160,6 +161,7 @@ class Actor(Worker):
                 self._process,
                 group=self._group,
                 transactional_id=self._transactional_id if self._cell.transactional else None,
+                transaction_timeout_ms=self._tale.transaction_timeout_ms,
                 clock=self._writer.now,
                 client_id=self._name,
                 heartbeat_ms=_HEARTBEAT_MS,
