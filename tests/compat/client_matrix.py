@@ -286,7 +286,9 @@ class Matrix:
                 wanted = self._acknowledged(client)
                 assert wanted, "nothing was acknowledged"
                 try:
-                    eventually(lambda: wanted <= pair.member.read_of(topic), "the member to read what is missing", WAIT_S)
+                    eventually(
+                        lambda: wanted <= pair.member.read_of(topic), "the member to read what is missing", WAIT_S
+                    )
                 except AssertionError as e:
                     raise AssertionError(f"{e}: {self._where(client, wanted - pair.member.read_of(topic))}") from e
                 garbled = [r for r in pair.member.read_of(topic) if r[1] != _value(client, int(r[0]))]

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.faults.schedule import Step, steps
-from tests.faults.world import BROKERS, World
+from tests.faults.schedule import BEFORE_THEM_IN_SYNC, Step, steps, steps_of
+from tests.faults.world import BROKERS, FLUSHED, World
 from tests.integration.load import Load, await_in_sync, check_records, check_replicas_equal, make_topic
 from tests.waiting import eventually
 
@@ -68,7 +68,7 @@ def play(world: World, plan: Iterator[Step], until: float | None = None) -> None
 
 
 def _play_step(world: World, step: Step, loads: tuple[Load, Load]) -> None:
-    if any(f.kind in ("tear", "disk") for f in step.faults):
+    if any(f.kind in BEFORE_THEM_IN_SYNC for f in step.faults):
         await_in_sync(world.zk, seconds=_PATIENCE_S)
     world.begin(step)
     over = time.monotonic() + step.seconds
@@ -93,13 +93,19 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=15, help="how long faults go on (%(default)s)")
     parser.add_argument("--steps", type=int, help="end after that many steps, too")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="the same seed, the same schedule")
+    parser.add_argument("--faults", metavar="KINDS", help="faults of these kinds alone, as 'power cut,isolate+expire'")
+    parser.add_argument(
+        "--flushed", action="store_true", help="each batch is synced, so that 'power cut all' spares it"
+    )
     given = parser.parse_args()
     print(f"seed {given.seed}")
     directory = Path(tempfile.mkdtemp(prefix="fault-run-"))
-    world = World(directory)
+    world = World(directory, FLUSHED if given.flushed else {})
+    kinds = given.faults.split(",") if given.faults else ()
+    drawn = steps_of(given.seed, BROKERS, kinds) if kinds else steps(given.seed, BROKERS)
     try:
         world.up()
-        play(world, itertools.islice(steps(given.seed, BROKERS), given.steps), time.monotonic() + given.minutes * 60)
+        play(world, itertools.islice(drawn, given.steps), time.monotonic() + given.minutes * 60)
     except BaseException:
         print(f"seed {given.seed} failed; the logs are kept in {directory}", file=sys.stderr)
         for broker_id in BROKERS:  # the data goes with the small disks

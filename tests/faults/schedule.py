@@ -9,12 +9,14 @@ from tests.faults.proxy import Healing
 
 Kind = Literal[
     "kill", "tear", "stop", "freeze", "zookeeper", "expire", "link", "isolate", "disk", "depose", "kill all",
-    "starve", "outrun",
+    "starve", "outrun", "power cut", "power cut all", "slow disk", "failing disk", "clock",
 ]  # fmt: skip
 
 # How often each is drawn. Those that are alone with the cluster: their harm is only bounded while all replicas are in
-# sync (a torn log on the last replica in sync is a true loss), or they need a load that goes on.
-ALONE: dict[Kind, int] = {"tear": 3, "disk": 1, "kill all": 1, "stop": 1}
+# sync (a torn log on the last replica in sync is a true loss), or they need a load that goes on. When the power of all
+# fails, what was not flushed yet is lost, so that comes by its name alone.
+ALONE: dict[Kind, int] = {"tear": 3, "disk": 1, "kill all": 1, "stop": 1, "power cut": 3, "failing disk": 1}
+BEFORE_THEM_IN_SYNC: frozenset[Kind] = frozenset({"tear", "disk", "power cut", "failing disk"})
 TOGETHER: dict[Kind, int] = {
     "kill": 4,
     "freeze": 3,
@@ -23,6 +25,8 @@ TOGETHER: dict[Kind, int] = {
     "link": 4,
     "isolate": 2,
     "depose": 1,
+    "slow disk": 1,
+    "clock": 1,
 }
 _BY_NAME: dict[str, Kind] = {kind: kind for kind in get_args(Kind)}
 TEARS = ("cut", "garbled", "grown")
@@ -74,7 +78,7 @@ def steps(seed: int, brokers: Sequence[int]) -> Iterator[Step]:
 
 
 def steps_of(seed: int, brokers: Sequence[int], kinds: Sequence[str]) -> Iterator[Step]:
-    """Yield steps of these kinds alone; "starve" and "outrun" come in no other schedule.
+    """Yield steps of these kinds alone; "starve", "outrun" and "power cut all" come in no other schedule.
 
     Kinds joined by "+" befall one broker in one step, as "isolate+expire". Raises KeyError for a kind there is not.
     """
@@ -106,6 +110,8 @@ def _fault(chance: random.Random, kind: Kind, brokers: Sequence[int]) -> Fault:
     variants = {
         "tear": TEARS,
         "kill": ("at once", "expired"),
+        "power cut": ("at once", "expired"),
+        "clock": ("leap", "drift"),
         "freeze": ("short", "expired"),
         "link": ("silent", "cut", "silent one way", "cut one way"),
         "isolate": ("silent", "cut"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.faults.schedule import ALONE, TOGETHER, steps
+from tests.faults.schedule import ALONE, TOGETHER, steps, steps_of
 
 _BROKERS = (1, 2, 3)
 
@@ -37,3 +37,13 @@ def test_faults_of_one_step_get_along(seed: int) -> None:
 def test_every_kind_of_fault_comes_up() -> None:
     drawn = {f.kind for step in itertools.islice(steps(1, _BROKERS), 200) for f in step.faults}
     assert drawn == set(ALONE) | set(TOGETHER)
+
+
+@pytest.mark.spec("HIS-45")
+def test_faults_that_lose_what_was_acknowledged_or_need_a_load_come_by_their_names_alone() -> None:
+    by_name = ["starve", "outrun", "power cut all"]
+    assert not set(by_name) & (set(ALONE) | set(TOGETHER))
+    drawn = [step.faults for step in itertools.islice(steps_of(1, _BROKERS, [*by_name, "clock+power cut"]), 100)]
+    assert {"+".join(f.kind for f in faults) for faults in drawn} == {*by_name, "clock+power cut"}
+    assert all(len({f.broker for f in faults}) == 1 for faults in drawn)
+    assert {f.variant for faults in drawn for f in faults if f.kind == "power cut"} == {"at once", "expired"}

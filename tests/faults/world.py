@@ -8,8 +8,8 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
-from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.broker.embedded.ports import HOST
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.core.errors import NoNodeError
@@ -18,6 +18,8 @@ from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.faults.proxy import Proxy, broker_of
 from tests.faults.schedule import Fault, Step
 from tests.faults.torn import tear
+from tests.histories.power.brokers import PoweredCluster
+from tests.histories.power.control import Troubles
 from tests.waiting import eventually
 
 BROKERS = (1, 2, 3)
@@ -34,6 +36,12 @@ _DISK = "300m"
 _PATIENCE_S = 90
 _STARVED_S = 2
 _AHEAD_S = 1.0
+_LEAP_S = 3600.0
+_DRIFT = 0.2
+_SLOW_SYNC_S = (0.1, 5.0)
+_FAILING_WRITES = 200
+FLUSHED = MappingProxyType({"log.flush.interval.messages": "1"})
+"""Options of brokers that sync each batch before they answer: what they acknowledged a power cut of all leaves."""
 
 
 class World:
@@ -43,14 +51,19 @@ class World:
     """
 
     def __init__(
-        self, directory: Path, door: Callable[[int, int], Proxy] = lambda _, port: Proxy(port, broker_of)
+        self,
+        directory: Path,
+        options: Mapping[str, str] = MappingProxyType({}),
+        door: Callable[[int, int], Proxy] = lambda _, port: Proxy(port, broker_of),
     ) -> None:
         self._door = door
         self.doors: dict[int, Proxy] = {}  # through which the others reach this broker
         self.sessions: dict[int, Proxy] = {}  # through which it reaches ZooKeeper
         self.notes: list[str] = []
         self._mounted: list[Path] = []
-        self.cluster = EmbeddedCluster(brokers=len(BROKERS), directory=directory, options=OPTIONS, adjust=self._wire)
+        self.cluster = PoweredCluster(
+            brokers=len(BROKERS), directory=directory, options={**OPTIONS, **options}, adjust=self._wire
+        )
 
     def _wire(self, broker_id: int, properties: Mapping[str, str]) -> Mapping[str, str]:
         if broker_id not in self.doors:
@@ -68,6 +81,7 @@ class World:
             command = ["mount", "-t", "tmpfs", "-o", f"size={_DISK}", "tmpfs", str(data)]
             if subprocess.run(command, capture_output=True, check=False).returncode == 0:
                 self._mounted.append(data)
+            self.cluster.settle(broker_id)
         self.cluster.up()
         self.zk = ZooKeeper(self.cluster.zookeeper, session_timeout_ms=60_000, connection_timeout_ms=60_000).start()
 
@@ -101,9 +115,18 @@ class World:
                     self._await_gone(fault.broker)
                 if fault.kind == "tear":
                     tear(self.cluster.files.data(fault.broker), fault.variant, random.Random(fault.salt))
-            case "kill all":
+                    self.cluster.settle(fault.broker)
+            case "power cut":
+                self.cluster.kill_broker(fault.broker)
+                if fault.variant == "expired":
+                    self._await_gone(fault.broker)
+                self.cluster.cut_power(fault.broker, random.Random(fault.salt))
+            case "kill all" | "power cut all":
                 for broker_id in BROKERS:
                     self.cluster.kill_broker(broker_id)
+                if fault.kind == "power cut all":
+                    for broker_id in BROKERS:
+                        self.cluster.cut_power(broker_id, random.Random(f"{fault.salt} {broker_id}"))
             case "stop":
                 self.cluster.stop_broker(fault.broker)
             case "freeze":
@@ -127,15 +150,29 @@ class World:
                 self._starve(fault.broker, fault.variant)
             case "outrun":
                 self._outrun(fault.broker, fault.other)
+            case "slow disk" | "clock":
+                self.cluster.trouble(fault.broker, _troubles(fault))
+            case "failing disk":
+                self.cluster.trouble(fault.broker, _troubles(fault))
+                eventually(
+                    lambda: self._find_pid(fault.broker) is None,
+                    f"{fault.broker} to give up its failing disk",
+                    _PATIENCE_S,
+                )
             case "depose":
                 with contextlib.suppress(NoNodeError):
                     self.zk.delete("/controller")
 
     def _end(self, fault: Fault) -> None:
         match fault.kind:
-            case "kill" | "tear" | "stop" | "starve" | "outrun":
+            case "kill" | "tear" | "stop" | "starve" | "outrun" | "power cut":
                 self.cluster.start_broker(fault.broker)
-            case "kill all":
+            case "slow disk" | "clock":
+                self.cluster.trouble(fault.broker, Troubles())
+            case "failing disk":
+                self.cluster.trouble(fault.broker, Troubles())
+                self.cluster.start_broker(fault.broker)
+            case "kill all" | "power cut all":
                 for broker_id in BROKERS:
                     self.cluster.start_broker(broker_id)
             case "freeze":
@@ -239,6 +276,19 @@ class World:
             filling.unlink()
         if self._find_pid(broker_id) is None:
             self.cluster.start_broker(broker_id)
+
+
+def _troubles(fault: Fault) -> Troubles:
+    """Draw what a broker suffers from its machine."""
+    chance = random.Random(fault.salt)
+    match fault.kind, fault.variant:
+        case "slow disk", _:
+            return Troubles(sync_s=chance.uniform(*_SLOW_SYNC_S))
+        case "failing disk", _:
+            return Troubles(failing_write=chance.randint(1, _FAILING_WRITES))
+        case _, "drift":
+            return Troubles(drift=chance.uniform(-_DRIFT, _DRIFT), since_s=time.monotonic())
+    return Troubles(leap_s=chance.uniform(-_LEAP_S, _LEAP_S))
 
 
 def _pass_time(seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""What a run may show without anybody being at fault: one table, read from the history's header alone."""
+"""What a run may show without anybody being at fault: one table, read from the history's header and its power cuts."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -24,8 +24,8 @@ _UNSAFE: Final = frozenset(
 )
 
 
-def why_allowed(finding: Finding, header: Mapping[str, Any]) -> str | None:
-    """Say why a finding is no fault (HIS-40); None: it is one."""
+def why_allowed(finding: Finding, header: Mapping[str, Any], dark: int = -1) -> str | None:
+    """Say why a finding is no fault (HIS-40); None: it is one. ``dark``: the line after which all had power for good."""
     options, control = header["options"], header.get("source") == "kafka"
     kind = finding.kind
     if kind in ("int-send-skip", "G0", "G1c-ww"):
@@ -52,6 +52,8 @@ def why_allowed(finding: Finding, header: Mapping[str, Any]) -> str | None:
             return "unclean elections"
         if options.get("min_isr", 2) == 1 and options.get("faults"):
             return "min.insync.replicas=1"
+        if not options.get("flushed") and min(finding.lines, default=dark) < dark:
+            return "all brokers lost what they had not synced"
     if control and options.get("late_end_txn") and kind in ("G1a", "torn-transaction", "lost-write"):
         return "known of Kafka: KAFKA-17754"
     return None

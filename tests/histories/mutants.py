@@ -126,7 +126,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
            _kinds("phantom inconsistent-offsets"), faults="tear,kill", favoured="tear"),
     Mutant(21, "a checkpoint is renamed before its data is synced", "storage/checkpoint.py",
            "        file.flush()\n        os.fsync(file.fileno())\n    beside", "        file.flush()\n    beside",
-           _kinds("start-backwards lost-write unseen inconsistent-offsets"), faults="tear", favoured="power,alone"),
+           _kinds("start-backwards lost-write unseen inconsistent-offsets"), faults="power cut", favoured="power,alone"),
     Mutant(23, "ends are told before the high watermark is in the epoch", "replication/partition/partition_reads.py",
            "reader.replica_id == CONSUMER and high_watermark < partition.epoch_start", "False",
            _kinds("end-backwards"), faults="kill", favoured="move"),
@@ -205,10 +205,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
            _kinds("stuck G1a torn-transaction"), guarantee="transactional", faults="freeze"),
     Mutant(46, "what was aborted is not synced with the log", "storage/segment/segment.py",
            "has_aborted = sync_aborted(self.transaction_index_path)", "has_aborted = False",
-           _kinds("G1a torn-transaction lost-write"), guarantee="transactional", faults="tear", favoured="power"),
+           _kinds("G1a torn-transaction lost-write"), guarantee="transactional", faults="power cut", favoured="power"),
     Mutant(47, "what was aborted is not synced where a start finds it again", "storage/log/log_opening.py",
            "if sync_aborted(segment.transaction_index_path):", "if False:",
-           _kinds("G1a torn-transaction lost-write"), guarantee="transactional", faults="tear", favoured="power,kill"),
+           _kinds("G1a torn-transaction lost-write"), guarantee="transactional", faults="power cut", favoured="power,kill"),
 )  # fmt: skip
 
 

@@ -16,8 +16,8 @@ from typing import Protocol
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat.real_kafka import RealKafka
-from tests.faults.schedule import Step, steps, steps_of
-from tests.faults.world import BROKERS, OPTIONS, World
+from tests.faults.schedule import BEFORE_THEM_IN_SYNC, Step, steps, steps_of
+from tests.faults.world import BROKERS, FLUSHED, OPTIONS, World
 from tests.histories.frames.doors import DooredKafka, Doors
 from tests.histories.frames.rules import draw
 from tests.histories.history import HistoryWriter
@@ -32,10 +32,11 @@ _PROCESS_FAULTS = frozenset({"kill", "freeze", "stop"})
 
 
 class Stage(Protocol):
-    """A cluster of three brokers that faults are done to."""
+    """A cluster of three brokers that faults are done to. ``flushed``: they sync each batch before they answer."""
 
     source: str
     version: str
+    flushed: bool
     doors: Doors | None  # such as know frames, if it has any
 
     @property
@@ -53,9 +54,10 @@ class OurStage:
 
     source, version = "ours", ""
 
-    def __init__(self, directory: Path, doors: Doors | None = None) -> None:
-        self.doors = doors
-        self._world = World(directory) if doors is None else World(directory, doors.make)
+    def __init__(self, directory: Path, doors: Doors | None = None, *, flushed: bool = False) -> None:
+        self.doors, self.flushed = doors, flushed
+        options = FLUSHED if flushed else {}
+        self._world = World(directory, options) if doors is None else World(directory, options, doors.make)
         self._world.up()
 
     @property
@@ -71,7 +73,7 @@ class OurStage:
         return steps_of(seed, BROKERS, kinds) if kinds else steps(seed, BROKERS)
 
     def begin(self, step: Step) -> None:
-        if any(fault.kind in ("tear", "disk") for fault in step.faults):
+        if any(fault.kind in BEFORE_THEM_IN_SYNC for fault in step.faults):
             await_in_sync(self.zk, seconds=_PATIENCE_S)
         self._world.begin(step)
 
@@ -87,11 +89,11 @@ class KafkaStage:
 
     source = "kafka"
 
-    def __init__(self, version: str, directory: Path, doors: Doors | None = None) -> None:
-        self.version = version
-        self.doors = doors
+    def __init__(self, version: str, directory: Path, doors: Doors | None = None, *, flushed: bool = False) -> None:
+        self.version, self.doors, self.flushed = version, doors, flushed
         options = {
             **OPTIONS,
+            **(FLUSHED if flushed else {}),
             "default.replication.factor": "3",
             "group.initial.rebalance.delay.ms": "0",
             "transaction.state.log.num.partitions": "10",

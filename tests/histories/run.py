@@ -66,6 +66,7 @@ def header(seed: int, stage: nemesis.Stage, cell: Cell, steps: int) -> dict[str,
             "cleanup": "delete",
             "client": "confluent-kafka",
             "faults": steps != 0 or stage.doors is not None,
+            "flushed": stage.flushed,
         },
     }
 
@@ -212,8 +213,9 @@ def main() -> int:
     parser.add_argument("--operations", type=int, default=20_000, help="how many are done (%(default)s)")
     parser.add_argument("--steps", type=int, default=1000, help="end faults after that many steps (%(default)s)")
     parser.add_argument("--least", type=int, default=0, help="go on until that many steps are over (%(default)s)")
-    parser.add_argument("--faults", metavar="KINDS", help="faults of these kinds alone, as kill,isolate+expire")
+    parser.add_argument("--faults", metavar="KINDS", help="faults of these kinds alone, as 'power cut,isolate+expire'")
     parser.add_argument("--frames", action="store_true", help="requests are late and answers lost, too; frames.jsonl")
+    parser.add_argument("--flushed", action="store_true", help="brokers sync each batch: 'power cut all' spares it")
     parser.add_argument("--pause", type=float, default=3, help="seconds between steps (%(default)s)")
     parser.add_argument("--kafka", metavar="VERSION", help="run on real Kafka of that version, as a control")
     parser.add_argument("--via", choices=("assign", "subscribe"), help="instead of what the seed draws")
@@ -230,11 +232,11 @@ def main() -> int:
     file = directory / "history.jsonl"
     verdict: Verdict | None = None
     doors = Doors(Record(directory / "frames.jsonl")) if given.frames else None
-    stage: nemesis.Stage = (
-        nemesis.KafkaStage(given.kafka, directory / "cluster", doors)
-        if given.kafka
-        else nemesis.OurStage(directory / "cluster", doors)
-    )
+    stage: nemesis.Stage
+    if given.kafka:
+        stage = nemesis.KafkaStage(given.kafka, directory / "cluster", doors, flushed=given.flushed)
+    else:
+        stage = nemesis.OurStage(directory / "cluster", doors, flushed=given.flushed)
     try:
         verdict = run(
             stage,

@@ -1,5 +1,6 @@
 """A run on our brokers while one of them is killed, and the same workload on real Kafka: nothing that is not allowed."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,53 @@ from tests.histories.run import run
 from tests.histories.verdict import Verdict
 
 
-def _judged(stage: nemesis.Stage, directory: Path, cell: Cell, steps: int, operations: int = 400) -> Verdict:
+def _judged(
+    stage: nemesis.Stage,
+    directory: Path,
+    cell: Cell,
+    steps: int,
+    kinds: Sequence[str] = ("kill",),
+    operations: int = 400,
+) -> Verdict:
     file = directory / "history.jsonl"
     try:
-        return run(stage, file, 7, cell, operations=operations, steps=steps, pause_s=1, kinds=["kill"])
+        return run(stage, file, 7, cell, operations=operations, steps=steps, pause_s=1, kinds=kinds, least=steps)
     finally:
         stage.down()
+
+
+def _begun(directory: Path) -> list[str]:
+    faults = read_file(directory / "history.jsonl").faults
+    return [told.rpartition(" ")[0] for line in faults if line["value"]["begins"] for told in line["value"]["faults"]]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.spec("HIS-45", "HIS-47", "BRK-60", "BRK-137")
+def test_a_broker_whose_power_fails_loses_nothing_that_the_others_have(tmp_path: Path) -> None:
+    stage = nemesis.OurStage(tmp_path / "cluster")
+    verdict = _judged(stage, tmp_path, Cell("assign", "idempotent"), 1, ["power cut"], 100)
+    assert not verdict.unallowed, list(verdict.lines())
+    assert verdict.too_little is None
+    assert _begun(tmp_path) == ["power cut"]
+
+
+@pytest.mark.slow
+@pytest.mark.slowest
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize(
+    ("kind", "flushed"),
+    [("power cut all", True), ("slow disk", False), ("failing disk", False), ("clock", False)],
+)
+@pytest.mark.spec("HIS-45", "HIS-47")
+def test_neither_do_brokers_that_synced_each_batch_nor_those_whose_disk_or_clock_fails(
+    tmp_path: Path, kind: str, flushed: bool
+) -> None:
+    stage = nemesis.OurStage(tmp_path / "cluster", flushed=flushed)
+    verdict = _judged(stage, tmp_path, Cell("assign", "transactional"), 2, [kind])
+    assert not verdict.unallowed, list(verdict.lines())
+    assert verdict.too_little is None
+    assert _begun(tmp_path) == [kind, kind]
 
 
 @pytest.mark.slow

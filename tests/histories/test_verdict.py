@@ -6,7 +6,9 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -201,6 +203,30 @@ def test_by_each_header_these_kinds_are_allowed_and_no_others(
     kinds = ALWAYS | OF_TRANSACTIONS | OF_UNSAFE_WRITES | OTHERS
     header = {"source": source, "client": "confluent-kafka", "options": SAFE | options}
     assert {kind for kind in kinds if why_allowed(Finding(kind, 0, "", ()), header) is not None} == ALWAYS | more
+
+
+@pytest.mark.spec("HIS-40")
+@pytest.mark.parametrize(
+    ("fault", "over", "flushed", "allowed"),
+    [
+        ("power cut all 2", 2, False, True),
+        ("power cut all 2", 1, False, False),  # it was acknowledged afterwards
+        ("power cut all 2", 2, True, False),
+        ("power cut 2", 2, False, False),
+        ("kill all 2", 2, False, False),
+    ],
+)
+def test_what_all_brokers_had_not_synced_when_their_power_was_cut_may_be_lost(
+    fault: str, over: int, flushed: bool, allowed: bool
+) -> None:
+    """It was acknowledged in line 1; ``over``: the line at which the fault is over."""
+    lines_of_fault: list[Mapping[str, Any]] = [
+        {"index": line, "value": {"step": 0, "begins": line == 0, "faults": [fault]}} for line in (0, over)
+    ]
+    seen = history("0 s x=a@0 ; 0 s x=b@1 ; 1 p x:b@1", flushed=flushed)._replace(faults=lines_of_fault)
+    verdict = judge(seen)
+    assert verdict.kinds() == {"lost-write"}
+    assert bool(verdict.unallowed) is not allowed
 
 
 @pytest.mark.spec("HIS-40")

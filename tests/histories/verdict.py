@@ -93,10 +93,11 @@ def judge(history: History) -> Verdict:
     """Find every anomaly of a history and say which are allowed."""
     with collector_off():
         versions = Versions(history)
+        dark = _dark(history)
         found: dict[tuple[str, str | None], list[Finding]] = {}
         for check in _CHECKS:
             for finding in check(versions):
-                why = allowed.why_allowed(finding, history.header)
+                why = allowed.why_allowed(finding, history.header, dark)
                 found.setdefault((finding.kind, why), []).append(finding)
         anomalies = tuple(
             Anomaly(kind, why, tuple(findings))
@@ -104,6 +105,12 @@ def judge(history: History) -> Verdict:
         )
         counts = Counter(f"{operation.f} {operation.type}" for operation in history.operations)
         return Verdict(anomalies, dict(sorted(counts.items())), _too_little(versions))
+
+
+def _dark(history: History) -> int:
+    """Return the line at which the last power cut of all brokers was over; -1: there was none."""
+    cuts = (line for line in history.faults if any(f.startswith("power cut all") for f in line["value"]["faults"]))
+    return max((line["index"] for line in cuts if not line["value"]["begins"]), default=-1)
 
 
 def _too_little(versions: Versions) -> str | None:

@@ -41,11 +41,15 @@ class ClusterProcesses:
         """Start the process of a broker whose properties are written."""
         if (last := self._brokers.pop(broker_id, None)) is not None:
             last.wait()  # Python warns of a process nobody waited for, and in tests a warning may be an error
-        command = [sys.executable, "-m", "kafkatool", "broker", "start", "--config"]
         self._brokers[broker_id] = child = processes.spawn(
-            [*command, str(self._files.properties(broker_id))], self._files.output(broker_id), environment
+            self.command(broker_id), self._files.output(broker_id), environment
         )
         self._known[broker_id] = psutil.Process(child.pid)
+
+    def command(self, broker_id: int) -> list[str]:
+        """Return what its process is started by; ``broker`` finds it by the last words."""
+        module = ["-m", "kafkatool", "broker", "start", "--config"]
+        return [sys.executable, *module, str(self._files.properties(broker_id))]
 
     def start_guardian(self, *, remove: bool) -> None:
         """Start who ends the cluster when nobody uses it any more, and is to ``remove`` its directory, or not."""

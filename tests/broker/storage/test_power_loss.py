@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -26,6 +27,8 @@ from tests.broker.replication.world import ManualScheduler
 from tests.broker.storage.batch_builders import batch, marker
 from tests.broker.storage.logs import PARTITION, Later, broker_config, everything, make_log
 from tests.broker.storage.power_loss import at_every_step
+from tests.histories.power.disk import Disk, put
+from tests.histories.power.noting import Noting
 
 _SMALL: dict[str, Any] = {"segment_bytes": "400", "index_interval_bytes": "100", "retention_ms": "-1"}
 
@@ -233,3 +236,31 @@ def test_what_is_written_after_a_cut_is_whole_or_not_there(
         assert found is not None
         _check(found, why, at_least=cut // 2 * 2)
     managers[-1].abandon()
+
+
+@pytest.mark.spec("BRK-140")
+def test_a_log_that_was_made_just_now_is_there_once_it_was_flushed(tmp_path: Path) -> None:
+    """Its directory is a name, too; no other log and no checkpoint brings it to the disk by chance."""
+
+    def load(directory: Path) -> LogManager:
+        directory.mkdir(exist_ok=True)
+        config = broker_config(log_dirs=str(directory), log_flush_interval_messages="1")
+        manager = LogManager(config, lambda _: {}, ManualScheduler())
+        manager.load()
+        return manager
+
+    (root := tmp_path / "disk").mkdir()
+    disk = Disk(root)
+    with Noting(root, disk.take):
+        manager = load(root)
+        log = manager.get_or_create(PARTITION)
+        log.append_as_leader(batch(2), 3)
+        assert log.state.recovery_point == 2
+    for seed in range(40):
+        (copy := tmp_path / f"{seed}").mkdir()
+        put(disk.left(Random(seed)), copy)
+        again = load(copy)
+        found = again.get(PARTITION)
+        assert found is not None and found.log_end_offset == 2, seed
+        again.abandon()
+    manager.abandon()

@@ -40,9 +40,9 @@ from tests.broker.replication.world import Clock, metadata_request
 from tests.broker.storage.logs import Later, broker_config, log_config
 from tests.core.zookeeper.memory import MemoryEnsemble, MemoryZooKeeper
 from tests.faults.torn import tear
+from tests.histories.power.disk import Disk
 from tests.histories.simulated.between import Asked, serve
 from tests.histories.simulated.coordination import Coordination
-from tests.histories.simulated.disk import Disk
 from tests.histories.simulated.played import PlayedScheduler, PlayedTimer
 
 BROKERS: Final = (1, 2, 3)
@@ -193,11 +193,14 @@ class Broker:
             self._ask_other,
             self.next_producer_id,
         )
+        if not self.directory.exists():
+            for key in PARTITIONS:
+                (self.directory / f"t-{key}").mkdir(parents=True)
+            self.disk.settle(self.directory)
         for key in PARTITIONS:
             recovery_point, high_watermark = self._checkpoints.get(key, (0, 0))
-            (directory := self.directory / f"t-{key}").mkdir(parents=True, exist_ok=True)
             log = open_log(
-                directory,
+                self.directory / f"t-{key}",
                 partition_of(key),
                 log_config(**(_LOGS if key in READ else _INTERNAL_LOGS)),
                 replace(Later().services(), on_recovery_point_lowered=partial(self._lower_recovery_point, key)),
@@ -248,7 +251,8 @@ class Broker:
 
     def lose_power(self, chance: Random) -> None:
         """Leave of its files what a disk may hold after a power cut."""
-        self.disk.fail(self.directory, chance)
+        self.disk.cut_power(chance, self.directory)
+        self.disk.settle(self.directory)
 
     def flush(self) -> None:
         """Bring all of its logs to the disk, and checkpoint."""

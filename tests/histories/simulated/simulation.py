@@ -11,6 +11,8 @@ from kafkatool.core.protocol.records.batches import CONTROL, TRANSACTIONAL
 from tests.broker.replication.world import Clock
 from tests.core.zookeeper.memory import MemoryEnsemble
 from tests.histories.history import FAIL, INFO, OK, HistoryWriter, read_file
+from tests.histories.power.disk import Disk
+from tests.histories.power.noting import Noting
 from tests.histories.simulated.brokers import (
     BROKERS,
     OFFSETS,
@@ -23,12 +25,12 @@ from tests.histories.simulated.brokers import (
 from tests.histories.simulated.clients import Process, Values, Watcher, end_of, fetch, records_of
 from tests.histories.simulated.controller import Controller
 from tests.histories.simulated.coordination import GROUP, TRANSFORMERS
-from tests.histories.simulated.disk import Disk
 from tests.histories.simulated.faults import KINDS, SESSION_MS, Fault, Faults, draw_faults
 from tests.histories.simulated.members import Member, committed_of
 from tests.histories.simulated.transactors import Transactor, Transformer
 from tests.histories.verdict import Verdict, judge
 
+DISKS: Final = "disks"
 _SETTLED_MS: Final = 6000
 _ENDED_MS: Final = 8000  # until the last transaction is over; what is open then hangs
 _READER: Final = 1_000_000
@@ -69,7 +71,7 @@ class Simulation:
             zookeeper = SimulatedZooKeeper(ensemble, self._wires, broker)
             self._brokers[broker] = Broker(
                 broker,
-                directory / str(broker),
+                directory / DISKS / str(broker),
                 zookeeper,
                 self._clock,
                 self._wires,
@@ -268,7 +270,8 @@ def _header(schedule: Schedule) -> dict[str, Any]:
 def run(directory: Path, schedule: Schedule) -> Verdict:
     """Play a schedule in an empty directory and judge what was seen. Raises StalledError."""
     shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    with Disk() as disk:
+    (disks := directory / DISKS).mkdir(parents=True)
+    disk = Disk(disks)
+    with Noting(disks, disk.take):
         Simulation(directory, schedule, disk).play()
     return judge(read_file(directory / "history.jsonl"))

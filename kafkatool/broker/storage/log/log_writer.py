@@ -303,6 +303,8 @@ class LogWriter:
                 is_any_new |= segment.flush() or segment.base_offset >= state.recovery_point
             if not state.leader_epochs.sync() and is_any_new:
                 sync_directory(state.directory)  # a power cut could spare its data and take its name
+            if state.segments.first.base_offset >= state.recovery_point:
+                sync_directory(state.directory.parent)  # or that of the whole log: it may be new
             with state.lock:
                 if truncations != state.truncations:
                     return  # what lies below the target now may have been written behind the flush

@@ -1,0 +1,63 @@
+"""Runs a module as it is, its changes below one directory noted, its wall clock and its disk as the harness wants them.
+
+python -m tests.histories.power.wrapper JOURNAL CONTROL ROOT MODULE [ARGUMENT ...]
+"""
+
+import errno
+import os
+import runpy
+import shutil  # before its calls are noted: it looks at what they are
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from tests.histories.power.control import Reader
+from tests.histories.power.journal import Writer
+from tests.histories.power.noting import Noting
+
+_NS: Final = 1_000_000_000
+
+
+class _Machine:
+    """The troubles of the process."""
+
+    def __init__(self, control: Path) -> None:
+        self._control = Reader(control)
+        self._time, self._time_ns, self._sleep = time.time, time.time_ns, time.sleep
+        self._failing = self._left = 0
+
+    def time(self) -> float:
+        return self._time() + self._control.read().ahead_s
+
+    def time_ns(self) -> int:
+        return self._time_ns() + int(self._control.read().ahead_s * _NS)
+
+    def before_write(self) -> None:
+        """Fail when it is the write's turn. One at a time."""
+        failing = self._control.read().failing_write
+        if failing != self._failing:
+            self._failing = self._left = failing
+        if self._left:
+            self._left -= 1
+            if not self._left:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def before_sync(self) -> None:
+        if seconds := self._control.read().sync_s:
+            self._sleep(seconds)
+
+
+def main() -> None:
+    assert shutil
+    journal, control, root, module, *arguments = sys.argv[1:]
+    machine = _Machine(Path(control))
+    time.time, time.time_ns = machine.time, machine.time_ns
+    sys.argv = [module, *arguments]
+    note = Writer(Path(journal)).note
+    with Noting(Path(root), note, before_write=machine.before_write, before_sync=machine.before_sync):
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
