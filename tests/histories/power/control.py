@@ -12,7 +12,7 @@ _FORM: Final = struct.Struct("<ddddq")
 class Troubles(NamedTuple):
     """Its wall clock is ``leap_s`` ahead, and from ``since_s`` of the monotonic clock on gains ``drift`` of each second.
 
-    A sync takes ``sync_s`` longer. The ``failing_write``-th write from now on fails, and none after it; 0: none does.
+    A sync takes ``sync_s`` longer. The ``failing_write``-th write from now on fails, and all after it; 0: none does.
     """
 
     leap_s: float = 0.0

@@ -34,14 +34,13 @@ class _Machine:
         return self._time_ns() + int(self._control.read().ahead_s * _NS)
 
     def before_write(self) -> None:
-        """Fail when it is the write's turn. One at a time."""
+        """Fail from the write on whose turn it is. One at a time."""
         failing = self._control.read().failing_write
         if failing != self._failing:
             self._failing = self._left = failing
-        if self._left:
-            self._left -= 1
-            if not self._left:
-                raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self._left -= 1
+        if failing and self._left <= 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def before_sync(self) -> None:
         if seconds := self._control.read().sync_s:
