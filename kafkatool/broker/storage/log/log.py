@@ -5,6 +5,7 @@ from pathlib import Path
 
 from kafkatool.broker.runtime.yielding import yielding_gil
 from kafkatool.broker.storage.batches.transaction_markers import OpenTransaction
+from kafkatool.broker.storage.checkpoint import sync_directory
 from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.broker.storage.log.log_reader import LogReader
 from kafkatool.broker.storage.log.log_state import LogState
@@ -152,7 +153,8 @@ class Log:
                 for segment in state.segments:
                     segment.seal()
                 write_snapshot(state.directory, state.producers)
-                state.leader_epochs.sync()
+                if not state.leader_epochs.sync() and state.producers.entries:
+                    sync_directory(state.directory)  # a start after a clean stop does not scan for what it lacks
             except OSError as e:
                 raise state.disk_failed(e) from e
 

@@ -48,7 +48,8 @@ def open_log(
     segments = _find_segments(directory, lock)
     start = max(log_start_offset, segments[0].base_offset if segments else 0)
     epochs = LeaderEpochCache(directory / LEADER_EPOCHS)
-    if segments and not clean:
+    was_scanned = bool(segments) and not clean
+    if was_scanned:
         segments = _recover(directory, segments, recovery_point, config, epochs)
         if not config.compacted:  # in such a one nothing may follow a rightful gap
             segments = _without_empty_end(directory, segments, recovery_point)
@@ -79,6 +80,7 @@ def open_log(
         recovery_point=min(recovery_point, end),  # what was scanned may be in the page cache only
         leader_epochs=epochs,
         producers=producers,
+        disk_lags=was_scanned,
     )
     return Log(state)
 

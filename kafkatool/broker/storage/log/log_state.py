@@ -72,6 +72,8 @@ class LogState:
     """The last batch, if it is a small one that was appended here as the leader."""
     truncations: int = 0
     """The number of truncations so far, so that a flush or a round of compaction can tell."""
+    disk_lags: bool = False
+    """True while a cut, or what a scan made anew, may not be on the disk: a start after a clean stop would trust it."""
     midway: bool = False
     """True while a change is half done: an error in it leaves a log that nobody may go on with. Looked at by the changer."""
     closed: bool = False

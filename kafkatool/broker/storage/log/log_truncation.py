@@ -108,6 +108,7 @@ class LogTruncation:
     def _cap(self, end: int, start: int) -> None:
         """Keep every other offset of the log at or below its new end; ``start`` is where the log began before."""
         state = self._state
+        state.disk_lags = True
         state.truncations += 1
         state.log_start_offset = min(state.log_start_offset, end)
         if state.log_start_offset < start:

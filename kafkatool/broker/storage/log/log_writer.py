@@ -295,7 +295,7 @@ class LogWriter:
         """Bring everything to the disk and move the recovery point up (BRK-140)."""
         state = self._state
         truncations, target = state.truncations, state.end.offset
-        if state.closed or target <= state.recovery_point:
+        if state.closed or (target <= state.recovery_point and not state.disk_lags):
             return
         try:
             is_any_new = False
@@ -309,6 +309,7 @@ class LogWriter:
                 if truncations != state.truncations:
                     return  # what lies below the target now may have been written behind the flush
                 state.recovery_point = max(state.recovery_point, min(target, state.end.offset))
+                state.disk_lags = False
                 state.last_flush_ms = time.time() * 1000
                 older = [s.base_offset for s in state.segments][-2:]
                 delete_snapshots(state.directory, below=min(state.recovery_point, *older))
