@@ -131,7 +131,7 @@ def exactly_once(versions: Versions) -> Iterator[Finding]:
         order = versions.order(key)
         for place in range(order.place_from(to)):
             value, offset = order.values[place], order.offsets[place]
-            if value not in order.seen or offset < order.start:
+            if value is None or value not in order.seen or versions.is_removed(order, value, offset):
                 continue
             if (group, (key, offset)) not in outputs:
                 text = f"group {group} passed {value} at {offset} of key {key}, which has no output"

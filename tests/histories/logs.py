@@ -194,21 +194,40 @@ def _skipped_tombstones(versions: Versions) -> Iterator[Finding]:
         offset = order.first_offset(value)
         if value < 0 and offset is not None and operation.type == OK and value not in order.repeated:
             tombstones[versions.writers[value][1].key].append((offset, value, operation.time))
+    replaced = _replacements(versions) if tombstones else {}
     polled: dict[tuple[object, int], dict[int, int]] = defaultdict(dict)  # process, key -> record key -> offset
     positions: dict[tuple[object, int], int] = {}
     for operation in versions.history.operations:
         if operation.f in ("assign", "subscribe"):
             positions = {of: at for of, at in positions.items() if of[0] != operation.process}
+        for event in operation.rebalance:
+            for key in event.keys:
+                positions.pop((operation.process, key), None)  # another may have read on meanwhile
         for poll in operation.polls:
             for key, (offsets, values) in poll.runs.items():
                 of = (operation.process, key)
                 before, got = positions.get(of, -1), set(values)
                 for offset, value, at in tombstones[key] if before >= 0 else ():
                     known = polled[of].get(abs(value) % RECORD_KEYS, offset)
-                    passed = before < offset < offsets[-1]
+                    passed = before < offset < offsets[-1] and operation.completed < replaced[value]
                     if passed and known < offset and value not in got and operation.time < at + retention_ns:
                         text = f"a reader of key {key} got past the tombstone {value} at {offset} without it"
                         lines = (*versions.witnesses(key, value), operation.completed)
                         yield Finding("tombstone-skip", key, text, lines)
                 positions[of] = max(before, offsets[-1])
                 polled[of].update({abs(v) % RECORD_KEYS: o for o, v in zip(offsets, values, strict=True) if v})
+
+
+def _replacements(versions: Versions) -> dict[int, int]:
+    """Return of each tombstone the line at which a newer record of its key was first asked for: it may be gone then."""
+    found: dict[int, int] = {}
+    for order in versions.orders.values():
+        first: dict[int, int] = {}  # record key -> first such line, of the records behind
+        for offset in reversed(order.offsets):
+            values = order.conflicts.get(offset) or {order.log[offset]}
+            for value in values:
+                found[value] = first.get(abs(value) % RECORD_KEYS, NEVER)
+            for value in values & versions.writers.keys():
+                of = abs(value) % RECORD_KEYS
+                first[of] = min(first.get(of, NEVER), versions.writers[value][0].invoked)
+    return found

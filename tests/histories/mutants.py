@@ -21,13 +21,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.histories.simulated.faults import KINDS
+from tests.histories.simulated.faults import ASKED_FOR, KINDS
 from tests.paths import ROOT
 
 _MOST_SEEDS: Final = 3
 _SIMULATED_SEEDS: Final = 20
 _SIMULATED_OPERATIONS: Final = 2000
-_IN_SIMULATION: Final = frozenset({1, 2, 3, 4, 5, *range(6, 19), 20, 21, 23, *range(28, 48)})
+_IN_SIMULATION: Final = frozenset(range(1, 48))
 _LIMIT_S: Final = 1500
 TABLE: Final = "| # | mutant | where | caught | seeds | what was found |\n|---|---|---|---|---|---|\n"
 
@@ -45,6 +45,7 @@ class Mutant(NamedTuple):
     via: str = "assign"
     faults: str = "kill"
     operations: int = 2500
+    compacted: bool = False
     favoured: str = ""  # faults of the simulation, if others; one named more often comes more often
 
 
@@ -87,7 +88,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
            _kinds("lost-write unseen inconsistent-offsets"), faults="kill all,kill", favoured="chase"),
     Mutant(9, "the epochs of a log are forgotten at a restart", "storage/log/leader_epochs.py",
            "        entries = read_entries(path, 2)\n", "        entries: list[tuple[str, str]] = []\n",
-           _kinds("lost-write unseen inconsistent-offsets"), faults="stop,freeze"),
+           _kinds("lost-write unseen inconsistent-offsets"), faults="stop,freeze", favoured="away,away,away"),
     Mutant(10, "a replica joins the in-sync set wherever its log ends", "replication/partition/partition.py",
            "return end >= self.high_watermark.offset and end >= self.epoch_start", "return True",
            _kinds("lost-write unseen inconsistent-offsets"), faults="freeze,kill"),
@@ -120,16 +121,38 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
            _kinds("nonmonotonic-send int-nonmonotonic-send duplicate"), faults="freeze"),
     Mutant(18, "a snapshot of producers beyond the recovered log is used", "storage/producers/producer_reload.py",
            "        if offset_of(path) <= end_offset:\n", "        if True:\n",
-           _kinds("lost-write unseen inconsistent-offsets"), faults="tear"),
+           _kinds("lost-write unseen inconsistent-offsets"), faults="tear", favoured="twice,twice,twice"),
+    Mutant(19, "compaction drops the last batch of a producer", "storage/compaction/compaction_round.py",
+           "        if kept is None and tells_sequence:\n", "        if False:\n",
+           _kinds("duplicate"), faults="", favoured="wiped,wiped,wiped", compacted=True),
     Mutant(20, "the checksums of a log's tail are not looked at", "storage/batches/batch_scan.py",
            "        if not check_crc(batch):\n", "        if False:\n",
-           _kinds("phantom inconsistent-offsets"), faults="tear,kill", favoured="tear"),
+           _kinds("phantom inconsistent-offsets"), faults="tear,kill", favoured="garbled,garbled,garbled"),
     Mutant(21, "a checkpoint is renamed before its data is synced", "storage/checkpoint.py",
            "        file.flush()\n        os.fsync(file.fileno())\n    beside", "        file.flush()\n    beside",
-           _kinds("start-backwards lost-write unseen inconsistent-offsets"), faults="power cut", favoured="power,alone"),
+           _kinds("start-backwards lost-write unseen inconsistent-offsets"), faults="power cut", favoured="away,away,away"),
+    Mutant(22, "a fetch session takes a consumer's offset for one more", "replication/leading/fetch_session.py",
+           "                        told.wanted = wanted\n",
+           "                        told.wanted = wanted if self.privileged else __import__('dataclasses').replace(\n"
+           "                            wanted, fetch_offset=wanted.fetch_offset + 1)\n",
+           _kinds("poll-skip int-poll-skip nonmonotonic-poll stuck"), faults=""),
     Mutant(23, "ends are told before the high watermark is in the epoch", "replication/partition/partition_reads.py",
            "reader.replica_id == CONSUMER and high_watermark < partition.epoch_start", "False",
            _kinds("end-backwards"), faults="kill", favoured="move"),
+    Mutant(24, "the log start of deleted records is forgotten at a restart", "storage/log/log_opening.py",
+           "    start = max(log_start_offset, segments[0].base_offset if segments else 0)\n",
+           "    start = segments[0].base_offset if segments else log_start_offset\n",
+           _kinds("start-backwards"), faults="kill all", favoured="alone,delete"),
+    Mutant(25, "retention removes what is not replicated", "storage/segment/retention.py",
+           "if segment_end > high_watermark or (is_last", "if (is_last",
+           _kinds("poll-skip lost-write nonmonotonic-poll"), faults="", favoured="early,early,early"),
+    Mutant(26, "compaction keeps the older values of a key", "storage/compaction/compaction_round.py",
+           "return offset >= self._offsets.newest(key) and", "return offset != self._offsets.newest(key) and",
+           _kinds("compacted-lost"), faults="", compacted=True),
+    Mutant(27, "compaction drops a tombstone at once", "storage/compaction/compaction_round.py",
+           "return clean[-1].modified_ms - self._log.config.delete_retention_ms if clean else 0.0",
+           "return float('inf')",
+           _kinds("tombstone-skip"), faults="", compacted=True),
     Mutant(28, "a commit's generation is not looked at", "groups/group.py",
            "        if generation is not None and generation != self.generation:\n", "        if False:\n",
            _kinds("zombie-commit commit-backwards commit-lost"), via="subscribe", faults="freeze"),
@@ -169,7 +192,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
            _kinds("G1a"), guarantee="transactional", faults=""),
     Mutant(37, "aborted ranges stay when a log is cut", "storage/segment/segment.py",
            "            cut.transaction_index.truncate(offset)\n", "",
-           _kinds("lost-write unseen torn-transaction poll-skip"), guarantee="transactional", faults="freeze"),
+           _kinds("lost-write unseen torn-transaction poll-skip int-poll-skip"), guarantee="transactional", faults="freeze",
+           favoured="aborted,aborted,aborted"),
     Mutant(38, "a marker whose partition has moved counts as written", "transactions/endings.py",
            "            if code in _DONE:\n",
            "            if code in _DONE or code == ErrorCode.NOT_LEADER_FOR_PARTITION:\n",
@@ -256,7 +280,7 @@ def simulate(root: Path, mutant: Mutant) -> tuple[int, set[str]]:
 
     Return the last seed that was played, and all that was found.
     """
-    favoured = [kind for kind in re.split(r"[,+ ]", mutant.favoured or mutant.faults) if kind in KINDS]
+    favoured = [kind for kind in re.split(r"[,+ ]", mutant.favoured or mutant.faults) if kind in (*KINDS, *ASKED_FOR)]
     faults = ",".join([*KINDS, *favoured * len(KINDS)])
     found: set[str] = set()
     seed = 0
@@ -264,6 +288,7 @@ def simulate(root: Path, mutant: Mutant) -> tuple[int, set[str]]:
         seeds = f"{seed + 1}-{_SIMULATED_SEEDS}"
         command = [sys.executable, "-m", "tests.histories.simulated", "--no-shrink", "--seeds", seeds]
         command += ["--operations", str(_SIMULATED_OPERATIONS), "--faults", faults]
+        command += ["--compacted"] * mutant.compacted
         environment = {**os.environ, "PYTHONPATH": str(root)}
         done = subprocess.run(
             command, cwd=root, env=environment, capture_output=True, text=True, timeout=_LIMIT_S, check=False

@@ -462,6 +462,9 @@ COMPACTED: dict[str, Any] = {"cleanup": "compact"}  # 1, 17, 33 and -33 have one
         ),
         ("tombstone-skip", "0 s x=2@0 ; 1 p x:2@0 ; 0 s x=-17@1 ; 0 s x=18@2 ; 1 p x:18@2", False),
         ("tombstone-skip", "0 s x=1@0 ; 1 p x:1@0 ; 0 s x=2@1 ; 0 s x=-17@2 ; 1 p x:2@1", False),  # not beyond it
+        ("tombstone-skip", "0 s x=1@0 ; 1 p x:1@0 ; 0 s x=-17@1 ; 0 s x=33@2 ; 1 p x:33@2", False),  # replaced itself
+        ("tombstone-skip", "0 s x=1@0 ; 1 p x:1@0 ; 0 s x=-17@1 ; 0 s x=33@2 ; 0 s x=2@3 ; 1 p x:2@3", False),
+        ("tombstone-skip", "0 s x=1@0 ; 1 p x:1@0 ; 0 s x=-17@1 ; 0 s x=2@2 ; 1 p x:2@2 ; 0 s x=33@3", True),  # later
         ("tombstone-skip", "0 s x=1@0 ; 1 p x:1@0 ; 0i s x=-17@1 ; 2 s x=2@2 ; 1 p x:2@2", False),
         ("unseen", "0 s x=1@0 ; 0 s x=2@1 ; 1 p x:2@1 ; 1 ends x:0..2 ; 1 final x:2", True),
         ("unseen", "0 s x=1@0 ; 0 s x=-17@1 ; 1 p x:-17@1 ; 1 ends x:0..2 ; 1 final x:2", False),

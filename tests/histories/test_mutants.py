@@ -1,4 +1,4 @@
-"""Every mutant's text is still in the broker's code; the slowest test shows two of them caught."""
+"""Every mutant's text is still in the broker's code; the slowest tests show each of them caught."""
 
 import pytest
 
@@ -19,6 +19,15 @@ def test_a_row_says_what_was_found() -> None:
     assert told.endswith("| freeze | yes | 2 | duplicate |")
     page = "before\n" + TABLE + "| 3 | x | kill | yes | 1 | y |\n| 16 | old | kill | **no** | 1 | nothing |\n\nafter\n"
     assert written(page, [told]) == page.replace("| 16 | old | kill | **no** | 1 | nothing |", told)
+
+
+@pytest.mark.slow
+@pytest.mark.slowest
+@pytest.mark.timeout(1500)
+@pytest.mark.spec("HIS-49")
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: str(m.number))
+def test_a_mutant_is_caught_in_the_simulation(mutant: Mutant) -> None:
+    assert hunt(mutant, 0).is_caught(mutant)
 
 
 @pytest.mark.slow

@@ -10,7 +10,8 @@ import shutil
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import traceback
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,33 +42,42 @@ def main() -> int:
     parser.add_argument("--seeds", default="1-20", help="as 7 or 1-100 (%(default)s)")
     parser.add_argument("--operations", type=int, default=2000, help="of each history (%(default)s)")
     parser.add_argument("--faults", default=",".join(KINDS), help="kinds of faults to draw from (%(default)s)")
+    parser.add_argument("--compacted", action="store_true", help="keys are compacted")
     parser.add_argument("--jobs", type=int, default=1, help="histories at a time (%(default)s)")
     parser.add_argument("--no-shrink", action="store_true", help="leave the schedule that fails as it is")
     parser.add_argument("--keep", type=Path, help="where to leave the history of each seed")
     given = parser.parse_args()
     first, _, last = given.seeds.partition("-")
     kinds = given.faults.split(",")
-    schedules = [drawn(seed, given.operations, kinds) for seed in range(int(first), int(last or first) + 1)]
+    seeds = range(int(first), int(last or first) + 1)
+    schedules = [drawn(seed, given.operations, kinds, compacted=given.compacted) for seed in seeds]
     unjudged, cpu_s = 0, 0.0
     with tempfile.TemporaryDirectory(prefix="history-simulate-") as name:
         directory = given.keep or Path(name)
         with ProcessPoolExecutor(given.jobs) as pool:
-            pending = [
-                pool.submit(_judged_in, directory, schedule, keep=given.keep is not None) for schedule in schedules
-            ]
+            pending = {
+                pool.submit(_judged_in, directory, schedule, keep=given.keep is not None): schedule
+                for schedule in schedules
+            }
             for done in as_completed(pending):
-                found = done.result()
+                found = _outcome(done, pending[done].seed)
                 print(found, flush=True)
                 unjudged += found.unjudged is not None
                 cpu_s += found.cpu_s
                 if found.unallowed:
                     pool.shutdown(cancel_futures=True)
                     if not given.no_shrink:
-                        schedule = next(schedule for schedule in schedules if schedule.seed == found.seed)
-                        _shrink(directory / str(found.seed), schedule, found.unallowed)
+                        _shrink(directory / str(found.seed), pending[done], found.unallowed)
                     return 1
     print(f"{len(schedules)} histories, nothing that is not allowed, {unjudged} not judged; {cpu_s:.1f} s of CPU")
     return TOO_LITTLE if unjudged else 0
+
+
+def _outcome(done: Future[Judged], seed: int) -> Judged:
+    """Return how it was judged. Of a history that fell over nothing can be said; the others go on."""
+    if error := done.exception():
+        return Judged(seed, frozenset(), "".join(traceback.format_exception(error)), (), 0.0)
+    return done.result()
 
 
 def _judged_in(directory: Path, schedule: Schedule, *, keep: bool) -> Judged:

@@ -6,8 +6,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple
 
+from kafkatool.broker.administration.record_deletion import DelayedDeletion, delete_on_leader
+from kafkatool.broker.handlers import fetch as fetching
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.replication.following.fetch_state import FollowedPartition
 from kafkatool.broker.replication.following.follow import Follow, FollowStep
@@ -16,17 +19,22 @@ from kafkatool.broker.replication.leading.appends import Appends
 from kafkatool.broker.replication.leading.delayed_produce import AppendResults
 from kafkatool.broker.replication.leading.delayed_requests import DelayedRequests
 from kafkatool.broker.replication.leading.fetch_sessions import FetchSessions
+from kafkatool.broker.replication.leading.fetches import Fetches
 from kafkatool.broker.replication.partition.isr_writer import IsrWriter
 from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
 from kafkatool.broker.replication.partition.partition import ALL_IN_SYNC, Partition
 from kafkatool.broker.replication.partition.partition_reads import Reader, find_epoch_end, find_offset, read_partition
+from kafkatool.broker.replication.partition.replication_quota import RateWindow, ReplicationQuota
+from kafkatool.broker.security.principal import ANONYMOUS
+from kafkatool.broker.storage.compaction.log_cleaner import LogCleaner
 from kafkatool.broker.storage.log.log_opening import open_log
+from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.core.errors import KafkatoolError, ZooKeeperError
 from kafkatool.core.model.topic_names import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.messages.fetch import FetchResponsePartition
+from kafkatool.core.protocol.messages.fetch import FetchRequest, FetchResponse, FetchResponsePartition
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrPartition
 from kafkatool.core.protocol.messages.list_offsets import ListOffsetsRequestPartition
 from kafkatool.core.protocol.messages.offset_for_leader_epoch import (
@@ -66,12 +74,20 @@ _LOGS: Final[dict[str, Any]] = {
     "retention_ms": "-1",
 }
 _INTERNAL_LOGS: Final = {**_LOGS, "segment_bytes": "30000"}
+_COMPACTED_LOGS: Final = {
+    **_LOGS,
+    "segment_bytes": "600",  # of which all but the last are cleaned
+    "cleanup_policy": "compact",
+    "min_cleanable_dirty_ratio": "0",
+}
 _ANSWER_MS: Final = 250.0  # so long a broker waits for another's
 _LATEST_MS: Final = 100  # of requests between brokers
 _LATEST_ANSWER_MS: Final = 200
 _LOOKED_MS: Final = 20.0
 _LATE, _LATE_BETWEEN = 0.02, 0.05  # of requests of clients, and of brokers
 _LATE_MS: Final = (30, 100, 300, 800)
+_SESSIONS: Final = 10  # of fetches, at a time
+_FETCH_VERSION: Final = 10  # consumers read from the leader alone
 _INTERNAL: Final = {OFFSETS_TOPIC: OFFSETS, TRANSACTION_TOPIC: TRANSACTIONS}
 
 
@@ -146,6 +162,14 @@ class Produced:
     offset: int = -1
 
 
+class Checkpoint(NamedTuple):
+    """What a start goes by, of one partition."""
+
+    recovery_point: int = 0
+    high_watermark: int = 0
+    log_start: int = 0
+
+
 @dataclass(eq=False)
 class Broker:
     """Its disk outlives its process. A frozen one does nothing, and goes on later with all that it believed."""
@@ -159,9 +183,13 @@ class Broker:
     chance: Random
     next_producer_id: Callable[[], int]
     disk: Disk
+    compacted: bool = False
+    """So are the keys that clients write to as they like."""
     life: int = 0
     alive: bool = False
     frozen: bool = False
+    lazy: bool = False
+    """It brings nothing to the disk unless it is told to."""
     stalled: Sequence[int] = ()
     """Partitions of which followers get no answer, over connections of their own; others are heard."""
     partitions: dict[int, Partition] = field(default_factory=dict)
@@ -169,7 +197,7 @@ class Broker:
     requests: deque[Callable[[], object]] = field(default_factory=deque)
     _follows: dict[int, FollowedPartition] = field(default_factory=dict)
     _answers: dict[int, tuple[FollowedPartition, Any]] = field(default_factory=dict)
-    _checkpoints: dict[int, tuple[int, int]] = field(default_factory=dict)  # recovery point and high watermark
+    _checkpoints: dict[int, Checkpoint] = field(default_factory=dict)
 
     # --- life -----------------------------------------------------------------------------------------------------
 
@@ -179,8 +207,9 @@ class Broker:
         self._scheduler = PlayedScheduler(self._timer, self.chance)
         cache = self._cache = MetadataCache(self.id)
         cache.update(metadata_request(map(partition_of, PARTITIONS), dict.fromkeys(BROKERS, 1), -1))
-        local = LocalPartitions(cache)
-        self._delayed = DelayedRequests(self._timer, FetchSessions(0, self.clock))
+        local = self._local = LocalPartitions(cache)
+        self._fetch_sessions = FetchSessions(_SESSIONS, self.clock)
+        self._delayed = DelayedRequests(self._timer, self._fetch_sessions)
         self._appends = Appends(local, self._delayed, acks_all_allowed=lambda: True)
         self.coordination = Coordination(
             self.id,
@@ -198,14 +227,15 @@ class Broker:
                 (self.directory / f"t-{key}").mkdir(parents=True)
             self.disk.settle(self.directory)
         for key in PARTITIONS:
-            recovery_point, high_watermark = self._checkpoints.get(key, (0, 0))
+            checkpoint = self._checkpoints.get(key, Checkpoint())
             log = open_log(
                 self.directory / f"t-{key}",
                 partition_of(key),
-                log_config(**(_LOGS if key in READ else _INTERNAL_LOGS)),
+                self._config_of(key),
                 replace(Later().services(), on_recovery_point_lowered=partial(self._lower_recovery_point, key)),
                 clean=clean,
-                recovery_point=recovery_point,
+                recovery_point=checkpoint.recovery_point,
+                log_start_offset=checkpoint.log_start,
             )
             self.partitions[key] = Partition(
                 partition_of(key),
@@ -213,16 +243,31 @@ class Broker:
                 log,
                 lag_time_max_ms=LAG_MS,
                 clock_ms=self.clock,
-                high_watermark=high_watermark,
+                high_watermark=checkpoint.high_watermark,
             )
             local.add(self.partitions[key])
         self.in_sync_writer = IsrWriter(self.zookeeper, self._scheduler, lambda _: None, lambda _: None)
+        unlimited = ReplicationQuota(self.id, lambda _: (), RateWindow(1, 1000, self.clock))
+        self._fetches = Fetches(local, self._delayed, self.in_sync_writer, unlimited)
+        self._cleaner = LogCleaner(broker_config(), lambda: [self.partitions[key].log for key in KEYS])
         self._steps = Follow(broker_config(), self, lambda _: None)  # type: ignore[arg-type]
-        self.alive, self.frozen, self.stalled = True, False, ()
+        self.alive, self.frozen, self.lazy, self.stalled = True, False, False, ()
+
+    def _config_of(self, key: int) -> LogConfig:
+        if self.compacted and key in KEYS:
+            return log_config(**_COMPACTED_LOGS)
+        return log_config(**(_LOGS if key in READ else _INTERNAL_LOGS))
 
     def _lower_recovery_point(self, key: int) -> None:
-        _, high_watermark = self._checkpoints.get(key, (0, 0))
-        self._checkpoints[key] = self.partitions[key].log.state.recovery_point, high_watermark
+        known = self._checkpoints.get(key, Checkpoint())
+        self._checkpoints[key] = known._replace(recovery_point=self.partitions[key].log.state.recovery_point)
+
+    def _checkpoint(self, key: int) -> None:
+        partition = self.partitions[key]
+        state = partition.log.state
+        self._checkpoints[key] = Checkpoint(
+            state.recovery_point, partition.high_watermark.offset, state.log_start_offset
+        )
 
     def kill(self) -> None:
         for partition in self.partitions.values():
@@ -234,7 +279,7 @@ class Broker:
         for key, partition in self.partitions.items():
             partition.log.flush()
             partition.log.close()
-            self._checkpoints[key] = partition.log.log_end_offset, partition.high_watermark.offset
+            self._checkpoint(key)
         self._end()
 
     def _end(self) -> None:
@@ -249,16 +294,31 @@ class Broker:
         tear(self.directory, manner, chance)
         self.disk.settle(self.directory)
 
+    def garble(self, key: int, size_bytes: int, chance: Random) -> None:
+        """Leave garbage in place of the last bytes of a log."""
+        newest = max((self.directory / f"t-{key}").glob("*.log"))
+        content = newest.read_bytes()
+        newest.write_bytes(content[:-size_bytes] + chance.randbytes(size_bytes))
+        self.disk.settle(self.directory)
+
     def lose_power(self, chance: Random) -> None:
         """Leave of its files what a disk may hold after a power cut."""
         self.disk.cut_power(chance, self.directory)
+        self.disk.settle(self.directory)
+
+    def lose_disk(self) -> None:
+        """Have nothing any more, as with a new disk."""
+        for directory in self.directory.iterdir():
+            for path in directory.iterdir():
+                path.unlink()
+        self._checkpoints.clear()
         self.disk.settle(self.directory)
 
     def flush(self) -> None:
         """Bring all of its logs to the disk, and checkpoint."""
         for key, partition in self.partitions.items():
             partition.log.flush()
-            self._checkpoints[key] = partition.log.state.recovery_point, partition.high_watermark.offset
+            self._checkpoint(key)
 
     def hears(self, other: int) -> bool:
         """Tell whether a question to that broker comes back answered."""
@@ -414,6 +474,29 @@ class Broker:
                 on_done=done,
             )
 
+    def fetch(self, request: FetchRequest) -> FetchResponse:
+        """Serve a consumer's fetch at once, in its session if it has one, by the product's handler."""
+        manager = SimpleNamespace(fetch_sessions=self._fetch_sessions, fetches=self._fetches, partitions=self._local)
+        answers: list[FetchResponse] = []
+        call = SimpleNamespace(
+            context=SimpleNamespace(cluster_id=None, authorizer=None, replica_manager=manager),
+            header=SimpleNamespace(api_version=_FETCH_VERSION),
+            principal=ANONYMOUS,
+            patience_ms=lambda _: 0,
+            respond=answers.append,
+        )
+        fetching.handle(request, call)  # type: ignore[arg-type]
+        return answers[0]
+
+    def delete_records(self, key: int, offset: int, told: Callable[[ErrorCode], object]) -> None:
+        """Serve a request to delete records, whose answer comes when all live replicas have dropped them."""
+        tp = partition_of(key)
+        deletions = {tp: delete_on_leader(tp, offset, self._local.leader)}
+        waiting = DelayedDeletion(
+            PATIENCE_MS, deletions, self._local.leader, self._cache, lambda: told(deletions[tp].error)
+        )
+        self._delayed.deletions.watch(waiting, waiting.subjects)
+
     def _ask_other(self, number: int, asked: Asked, told: Callable[[Any], None]) -> None:
         """Ask another broker. None is told where it has died, or says nothing in time: it may do what was asked later."""
         other, life = self.others[number], self.others[number].life
@@ -445,10 +528,10 @@ class Broker:
 
     def _acknowledge(self) -> None:
         for number in PARTITIONS:
-            self._delayed.produces.check(partition_of(number))
+            self._delayed.check(partition_of(number))
 
     def _tend(self, chance: Random) -> None:
-        """Do what comes round: look for followers that lag, write in-sync sets, checkpoint."""
+        """Do what comes round: look for followers that lag, write in-sync sets, checkpoint, compact."""
         match chance.randrange(8):
             case 0 | 1:
                 for partition in self.partitions.values():
@@ -458,6 +541,8 @@ class Broker:
                 self._scheduler.run_next()
             case 7:
                 for key, partition in self.partitions.items():
-                    if chance.random() < 0.3:
+                    if chance.random() < 0.3 and not self.lazy:
                         partition.log.flush()
-                    self._checkpoints[key] = partition.log.state.recovery_point, partition.high_watermark.offset
+                    self._checkpoint(key)
+                while self.compacted and self._cleaner.clean_dirtiest():
+                    pass

@@ -1,18 +1,18 @@
 """The processes of the simulation: idempotent producers with several batches under way, consumers assigned to all keys."""
 
 import heapq
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial
 from random import Random
 from typing import Any, Final
 
-from kafkatool.broker.replication.partition.partition_reads import LATEST, PartitionRead, Reader, find_offset
+from kafkatool.broker.replication.partition.partition_reads import EARLIEST, LATEST, PartitionRead, Reader, find_offset
 from kafkatool.broker.replication.partition.partition_reads import read_partition as read_of
 from kafkatool.broker.storage.batches.transaction_markers import read_marker
 from kafkatool.core.errors import CorruptRecordsError
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.messages.fetch import FetchRequestPartition
+from kafkatool.core.protocol.messages.fetch import AbortedTransaction, FetchRequestPartition
 from kafkatool.core.protocol.messages.list_offsets import ListOffsetsRequestPartition
 from kafkatool.core.protocol.records.batches import (
     CONTROL,
@@ -28,12 +28,14 @@ from tests.histories.history import FAIL, INFO, OK, HistoryWriter
 from tests.histories.simulated.brokers import KEYS, PATIENCE_MS, READ, Broker, Produced, held_up_ms
 from tests.histories.simulated.controller import Controller
 from tests.histories.simulated.coordination import Coordination
+from tests.histories.versions import RECORD_KEYS
 
 _ANSWER_MS: Final = 90.0  # so long one attempt waits
-_FETCHED_BYTES: Final = 2000
+FETCHED_BYTES: Final = 2000
 _PAUSES: Final = 0.001  # of steps
 _PAUSE_MS: Final = (50, 150, 500)
-_WATCHES_MS: Final = 8.0
+_TOMBSTONES: Final = 11  # each so many values one
+_TEXT: Final = "value"  # the header of a tombstone that has what else is the record's value
 _AGAIN_MS: Final = 20.0  # after a coordinator's answer that says to come again
 _AGAIN: Final = frozenset(
     {
@@ -63,14 +65,15 @@ Question = Callable[[Coordination, Box], object]
 
 
 class Values:
-    """Values and producer ids, each given once."""
+    """Values and producer ids, each given once. Of ``compacted`` ones each has a record key, and some are tombstones."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, compacted: bool = False) -> None:
+        self.compacted = compacted
         self._value = self._producer_id = 0
 
     def next(self) -> int:
         self._value += 1
-        return self._value
+        return -self._value if self.compacted and self._value % _TOMBSTONES == 0 else self._value
 
     def producer_id(self) -> int:
         self._producer_id += 1
@@ -253,7 +256,7 @@ class Process:
         return Produced(one.key, one.data)
 
     def _batch(self, key: int, value: int, attributes: int = 0) -> bytes:
-        record = Record(0, 1000, None, encode(value, key, self.number), ())
+        record = self._record(value, encode(value, key, self.number))
         return bytes(
             encode_batch(
                 [record],
@@ -263,6 +266,12 @@ class Process:
                 attributes=attributes,
             )
         )
+
+    def _record(self, value: int, text: bytes) -> Record:
+        if not self._values.compacted:
+            return Record(0, 1000, None, text, ())
+        key = b"%d" % (abs(value) % RECORD_KEYS)
+        return Record(0, 1000, key, text) if value > 0 else Record(0, 1000, key, None, ((_TEXT, text),))
 
     def _poll(self) -> dict[int, list[tuple[int, int | None]]]:
         runs: dict[int, list[tuple[int, int | None]]] = {}
@@ -280,13 +289,18 @@ class Process:
             return []
         read = fetch(self._brokers[leader], key, self._positions[key], epoch)
         if read.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._positions[key] = 0  # auto.offset.reset, as its consumer is told to
+            self._begin_anew(key)
         elif read.error is not ErrorCode.NONE:
             self._leaders.pop(key, None)
         if read.error is not ErrorCode.NONE:
             return []
-        pairs, self._positions[key] = records_of(read, self._positions[key])
+        pairs, self._positions[key] = records_of(read.records, read.aborted, self._positions[key])
         return pairs
+
+    def _begin_anew(self, key: int) -> None:
+        """Go to the start of a key, as ``auto.offset.reset`` has its consumer do."""
+        leader, epoch = self._leader(key)
+        self._positions[key] = start_of(self._brokers[leader], key, epoch) or 0
 
     def _ask(self) -> Waits:
         self._write("invoke", "ends")
@@ -295,11 +309,12 @@ class Process:
         for key in KEYS:
             self._leaders.pop(key, None)
             leader, epoch = self._leader(key)
-            end = end_of(self._brokers[leader], key, epoch) if self._is_heard(leader) else None
-            if end is None:
+            start = start_of(self._brokers[leader], key, epoch) if self._is_heard(leader) else None
+            end = None if start is None else end_of(self._brokers[leader], key, epoch)
+            if start is None or end is None:
                 self._write(FAIL, "ends", isolation="read_uncommitted")
                 return
-            told[key] = 0, end
+            told[key] = start, end
         self._write(OK, "ends", told, isolation="read_uncommitted")
 
     # --- what it knows --------------------------------------------------------------------------------------------
@@ -312,16 +327,6 @@ class Process:
 
     def _is_heard(self, broker: int) -> bool:
         return broker != 0 and self._brokers[broker].alive and not self._brokers[broker].frozen
-
-
-class Watcher(Process):
-    """Asks for ends alone, again and again: what one leader has told the next one may not take back."""
-
-    questions = 1.0
-
-    def _ask(self) -> Waits:
-        yield from super()._ask()
-        yield from self._wait(_WATCHES_MS)
 
 
 def not_come_to(part: list[Any]) -> list[Any]:
@@ -346,27 +351,44 @@ class _Sending:
 
 def fetch(broker: Broker, key: int, offset: int, epoch: int = -1) -> PartitionRead:
     """Read as a consumer what is committed, from what that broker takes for its own."""
-    wanted = FetchRequestPartition(
-        partition=key, current_leader_epoch=epoch, fetch_offset=offset, partition_max_bytes=_FETCHED_BYTES
+    wanted = wanted_of(key, epoch, offset)
+    return read_of(broker.partitions[key], wanted, Reader(-1, committed=True), FETCHED_BYTES, min_one_batch=True)
+
+
+def wanted_of(key: int, epoch: int, offset: int) -> FetchRequestPartition:
+    return FetchRequestPartition(
+        partition=key, current_leader_epoch=epoch, fetch_offset=offset, partition_max_bytes=FETCHED_BYTES
     )
-    return read_of(broker.partitions[key], wanted, Reader(-1, committed=True), _FETCHED_BYTES, min_one_batch=True)
 
 
 def end_of(broker: Broker, key: int, epoch: int = -1) -> int | None:
     """Ask for the end of a key; None: not told."""
-    wanted = ListOffsetsRequestPartition(partition=key, current_leader_epoch=epoch, timestamp=LATEST)
+    return _edge_of(broker, key, epoch, LATEST)
+
+
+def start_of(broker: Broker, key: int, epoch: int = -1) -> int | None:
+    """Ask for the start of a key; None: not told."""
+    return _edge_of(broker, key, epoch, EARLIEST)
+
+
+def _edge_of(broker: Broker, key: int, epoch: int, edge: int) -> int | None:
+    if key not in broker.partitions:
+        return None
+    wanted = ListOffsetsRequestPartition(partition=key, current_leader_epoch=epoch, timestamp=edge)
     found = find_offset(broker.partitions[key], wanted, Reader(-1), 5)
     return None if found.error else found.offset
 
 
-def records_of(read: PartitionRead, offset: int) -> tuple[list[tuple[int, int | None]], int]:
+def records_of(
+    records: FileRegion | bytes | bytearray | memoryview, aborted_ones: Iterable[AbortedTransaction] | None, offset: int
+) -> tuple[list[tuple[int, int | None]], int]:
     """Take offsets and values out of what was read, from ``offset`` on, and where to read on.
 
     What aborted transactions wrote is left out as Kafka's consumer does it. None is what no process can have sent.
     """
-    data = bytes(read.records.read() if isinstance(read.records, FileRegion) else read.records)
+    data = bytes(records.read() if isinstance(records, FileRegion) else records)
     pairs: list[tuple[int, int | None]] = []
-    aborted = [(one.first_offset, one.producer_id) for one in read.aborted or ()]
+    aborted = [(one.first_offset, one.producer_id) for one in aborted_ones or ()]
     heapq.heapify(aborted)
     skipped: set[int] = set()
     for position, header in iter_batches(data):
@@ -379,8 +401,12 @@ def records_of(read: PartitionRead, offset: int) -> tuple[list[tuple[int, int | 
                 skipped.discard(header.producer_id)
         elif not (header.attributes & TRANSACTIONAL and header.producer_id in skipped):
             try:
-                pairs += [(r.offset, decode(r.value)) for r in iter_records(batch) if r.offset >= offset]
+                pairs += [(r.offset, decode(_text_of(r))) for r in iter_records(batch) if r.offset >= offset]
             except (CorruptRecordsError, ValueError):
                 pairs.append((max(header.base_offset, offset), None))
         offset = max(offset, header.last_offset + 1)
     return pairs, offset
+
+
+def _text_of(record: Record) -> bytes | None:
+    return dict(record.headers).get(_TEXT) if record.value is None else record.value

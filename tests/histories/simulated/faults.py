@@ -9,11 +9,10 @@ from typing import Final
 from tests.broker.replication.world import Clock
 from tests.histories.simulated.brokers import BROKERS, KEYS, LAG_MS, PARTITIONS, READ, Broker, Wires
 from tests.histories.simulated.controller import Controller
+from tests.histories.simulated.windows import STALLED_MS, Stage, Windows
 
 SESSION_MS: Final = 250.0
 """How long ZooKeeper keeps the session of a broker that it does not hear."""
-
-_STALLED_MS: Final = 180  # less than what puts followers out of the in-sync set
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +33,9 @@ KINDS: Final = (
     "move", "stop", "tear", "power", "alone",
 )  # fmt: skip
 
+ASKED_FOR: Final = ("away", "twice", "garbled", "aborted", "early", "wiped", "delete")
+"""Kinds that a run has only if it asks for them: each opens one window, at the cost of others."""
+
 
 def draw_faults(chance: Random, end: int, kinds: Sequence[str]) -> tuple[Fault, ...]:
     """Draw one each 150 to 700 ms, of these kinds, until ``end``."""
@@ -45,10 +47,10 @@ def draw_faults(chance: Random, end: int, kinds: Sequence[str]) -> tuple[Fault, 
     return tuple(faults)
 
 
-class Faults:
+class Faults(Stage):
     """Begins faults on the brokers of a run and ends them. ``tell`` is called with each that begins.
 
-    ``is_over``: no new ones begin, and those under way do not go on.
+    ``delete``: called with a key, has records of it deleted.
     """
 
     def __init__(
@@ -59,28 +61,19 @@ class Faults:
         clock: Clock,
         chance: Random,
         tell: Callable[[Fault], None],
+        delete: Callable[[int], None],
     ) -> None:
-        self.is_over = False
-        self._brokers, self._controller, self._wires = brokers, controller, wires
-        self._clock, self._chance, self._tell = clock, chance, tell
-        self._due: list[tuple[float, Callable[[], None]]] = []
+        super().__init__(brokers, controller, wires, clock, chance)
+        self._tell, self._delete = tell, delete
+        self._windows = Windows(self)
 
     def plan(self, faults: Sequence[Fault]) -> None:
         """Have them begin when they are to."""
         for fault in faults:
-            self._later(fault.at, partial(self._begin, fault))
-
-    def pass_ms(self) -> None:
-        """Do what is due by now."""
-        for entry in [entry for entry in self._due if entry[0] <= self._clock()]:
-            self._due.remove(entry)
-            entry[1]()
-
-    def _later(self, ms: float, what: Callable[[], None]) -> None:
-        self._due.append((self._clock() + ms, what))
+            self.later(fault.at, partial(self._begin, fault))
 
     def _begin(self, fault: Fault) -> None:
-        broker, others = self._brokers[fault.broker], [b for b in BROKERS if b != fault.broker]
+        broker, others = self.brokers[fault.broker], [b for b in BROKERS if b != fault.broker]
         if self.is_over or not broker.alive or broker.frozen:
             return
         self._tell(fault)
@@ -88,96 +81,117 @@ class Faults:
         match fault.kind:
             case "kill":
                 broker.kill()
-                end = self._revive
+                end = self.revive
             case "chase":
                 broker.kill()
-                end = self._revive
-                led = [key for key in KEYS if self._controller.state(key)[0].leader == broker.id]
-                key = self._chance.choice(led or KEYS)
-                self._later(SESSION_MS + self._chance.randint(2, 12), partial(self._kill_leader, key))
+                end = self.revive
+                led = [key for key in KEYS if self.controller.state(key)[0].leader == broker.id]
+                key = self.chance.choice(led or KEYS)
+                self.later(SESSION_MS + self.chance.randint(2, 12), partial(self._kill_leader, key))
             case "stop":
-                self._controller.session_ended(fault.broker)  # leaders move first
+                self.controller.session_ended(fault.broker)  # leaders move first
                 broker.stop()
-                end = self._revive_clean
+                end = self.revive_clean
             case "tear":
-                if not self._controller.all_in_sync() or not all(b.alive for b in self._brokers.values()):
+                if not self.controller.all_in_sync() or not all(b.alive for b in self.brokers.values()):
                     return  # a torn log is a loss, unless the others have all of it
-                self._controller.session_ended(fault.broker)
+                self.controller.session_ended(fault.broker)
                 broker.kill()
-                broker.tear(self._chance.choice(("cut", "garbled", "grown")), self._chance)
-                end = self._revive
+                broker.tear(self.chance.choice(("cut", "garbled", "grown")), self.chance)
+                end = self.revive
             case "power":
                 if self._alone_in(broker):
                     return  # what it alone has, may be lost
-                self._controller.session_ended(fault.broker)
+                self.controller.session_ended(fault.broker)
                 broker.kill()
-                broker.lose_power(self._chance)
-                end = self._revive
+                broker.lose_power(self.chance)
+                end = self.revive
             case "alone":
                 for other in others:
-                    self._wires.cut(other, fault.broker)
-                    self._wires.cut(fault.broker, other)
-                self._later(LAG_MS + 100, partial(self._flush_once_alone, broker))
+                    self.wires.cut(other, fault.broker)
+                    self.wires.cut(fault.broker, other)
+                self.later(LAG_MS + 100, partial(self._flush_once_alone, broker))
                 return
             case "freeze":
                 broker.frozen = True
                 end = self._thaw
             case "isolate" | "sever" | "starve":
                 for other in others:
-                    self._wires.cut(fault.broker, other)
-                    self._wires.cut(other, fault.broker)
+                    self.wires.cut(fault.broker, other)
+                    self.wires.cut(other, fault.broker)
                 if fault.kind == "sever":
-                    self._wires.cut(fault.broker, 0)
-                    self._wires.cut(0, fault.broker)
+                    self.wires.cut(fault.broker, 0)
+                    self.wires.cut(0, fault.broker)
                 elif fault.kind == "starve":
                     end = self._starved
             case "stall":
-                broker.stalled = self._chance.choice((READ, READ, PARTITIONS))
-                led = [key for key in READ if self._controller.state(key)[0].leader == broker.id]
+                broker.stalled = self.chance.choice((READ, READ, PARTITIONS))
+                led = [key for key in READ if self.controller.state(key)[0].leader == broker.id]
                 end = partial(self._stalled, led=led)
             case "deaf":
                 for other in others:
-                    self._wires.cut(fault.broker, other)  # its answers are lost, not the questions
+                    self.wires.cut(fault.broker, other)  # its answers are lost, not the questions
             case "session" | "unheard":
-                self._wires.cut(fault.broker, 0)
-                self._wires.cut(0, fault.broker)
+                self.wires.cut(fault.broker, 0)
+                self.wires.cut(0, fault.broker)
                 if fault.kind == "unheard":  # its session is back before it hears of its successors
-                    self._later(SESSION_MS + 20, partial(self._wires.mend_way, fault.broker, 0))
-                    self._later(SESSION_MS + 20 + fault.lasts, partial(self._mend, broker))
+                    self.later(SESSION_MS + 20, partial(self.wires.mend_way, fault.broker, 0))
+                    self.later(SESSION_MS + 20 + fault.lasts, partial(self._mend, broker))
                     return
             case "misled":
                 self._mislead(broker)
                 return
+            case "away":
+                self._windows.go_away(broker)
+                return
+            case "twice":
+                self._windows.fall_twice(broker)
+                return
+            case "aborted":
+                self._windows.lose_aborted(broker)
+                return
+            case "garbled":
+                self._windows.garble(broker)
+                return
+            case "early":
+                self._windows.remove_early(broker)
+                return
+            case "wiped":
+                self._windows.lose_producer(broker)
+                return
+            case "delete":
+                self._delete(self.chance.choice(KEYS))
+                return
             case "move":
                 for key in PARTITIONS:
-                    state, _ = self._controller.state(key)
+                    state, _ = self.controller.state(key)
                     if state.leader == broker.id and (others := [b for b in state.isr if b != broker.id]):
-                        self._controller.move(key, self._chance.choice(others))
+                        self.controller.move(key, self.chance.choice(others))
                 return
             case "behind":
                 for other in others:
-                    self._wires.cut(fault.broker, other)
-                self._later(LAG_MS + 100, partial(self._come_back_behind, broker))
+                    self.wires.cut(fault.broker, other)
+                self.later(LAG_MS + 100, partial(self._come_back_behind, broker))
                 return
-        longest = {"starve": 120, "stall": _STALLED_MS}.get(fault.kind, fault.lasts)
-        self._later(min(fault.lasts, longest), partial(end, broker))
+        longest = {"starve": 120, "stall": STALLED_MS}.get(fault.kind, fault.lasts)
+        self.later(min(fault.lasts, longest), partial(end, broker))
 
     def _mislead(self, broker: Broker) -> None:
         """Have a leadership go to another and come back, while the broker does not hear of it and follows on.
 
         It may have records of the first term that the other leader lacks.
         """
-        for key in self._chance.sample(KEYS, len(KEYS)):
-            state, _ = self._controller.state(key)
+        for key in self.chance.sample(KEYS, len(KEYS)):
+            state, _ = self.controller.state(key)
             others = [b for b in state.isr if b not in (state.leader, broker.id)]
             if state.leader not in (None, broker.id) and others:
                 leader, other = state.leader or 0, others[0]
-                self._wires.cut(0, broker.id)
-                self._wires.cut(leader, other)
-                self._later(30, partial(self._controller.move, key, other))
-                self._later(30, partial(self._wires.mend_way, leader, other))
-                self._later(80, partial(self._controller.move, key, leader))
-                self._later(250, partial(self._mend, broker))
+                self.wires.cut(0, broker.id)
+                self.wires.cut(leader, other)
+                self.later(30, partial(self.controller.move, key, other))
+                self.later(30, partial(self.wires.mend_way, leader, other))
+                self.later(80, partial(self.controller.move, key, leader))
+                self.later(250, partial(self._mend, broker))
                 return
 
     def _come_back_behind(self, broker: Broker, tries: int = 300) -> None:
@@ -186,35 +200,35 @@ class Faults:
         The new leader does not hear of the old one how far that is. It hears the broker, but not the reverse once that has
         asked for records. It dies, as the old one does, as soon as it has taken the broker back.
         """
-        self._wires.mend(broker.id)
+        self.wires.mend(broker.id)
         for key in KEYS:
-            state, _ = self._controller.state(key)
-            others = [b for b in self._brokers.values() if b.alive and b.id in state.isr and b.id != state.leader]
-            old = self._brokers.get(state.leader or 0)
+            state, _ = self.controller.state(key)
+            others = [b for b in self.brokers.values() if b.alive and b.id in state.isr and b.id != state.leader]
+            old = self.brokers.get(state.leader or 0)
             if broker.id in state.isr or not broker.alive or not others or old is None or not old.alive:
                 continue
             new, own = others[0].partitions[key], broker.partitions[key].log.log_end_offset
             told = old.partitions[key].high_watermark.offset  # to clients
             if new.high_watermark.offset <= own < told <= new.log.log_end_offset:
-                self._controller.move(key, others[0].id)
-                self._wires.cut(old.id, others[0].id)
-                self._later(1, partial(self._kill_once_taken_back, key, (others[0], old), broker, 120))
+                self.controller.move(key, others[0].id)
+                self.wires.cut(old.id, others[0].id)
+                self.later(1, partial(self._kill_once_taken_back, key, (others[0], old), broker, 120))
                 return
         if tries and not self.is_over:
-            self._later(1, partial(self._come_back_behind, broker, tries - 1))
+            self.later(1, partial(self._come_back_behind, broker, tries - 1))
 
     def _kill_once_taken_back(self, key: int, leaders: Sequence[Broker], broker: Broker, tries: int) -> None:
-        state, _ = self._controller.state(key)
+        state, _ = self.controller.state(key)
         if broker.fetches_from(leaders[0].id, key):
-            self._wires.cut(leaders[0].id, broker.id)
+            self.wires.cut(leaders[0].id, broker.id)
         if state.leader == leaders[0].id and broker.id in state.isr:
             for leader in leaders:
                 self._kill_for(leader, 2 * SESSION_MS)
         elif tries and not self.is_over:
-            self._later(1, partial(self._kill_once_taken_back, key, leaders, broker, tries - 1))
+            self.later(1, partial(self._kill_once_taken_back, key, leaders, broker, tries - 1))
             return
         for one in (*leaders, broker):
-            self._wires.mend(one.id)
+            self.wires.mend(one.id)
 
     def _flush_once_alone(self, broker: Broker, tries: int = 20) -> None:
         """Bring to its disk all of a broker that is the last in sync of something it leads; its power fails a while later.
@@ -225,38 +239,38 @@ class Faults:
         # it hears later than others what it has written
         if alone and all(broker.partitions[key].in_sync.members == (broker.id,) for key in alone):
             broker.flush()
-            self._later(self._chance.choice((60, 200)), partial(self._cut_power, broker, broker.life, alone))
+            self.later(self.chance.choice((60, 200)), partial(self._cut_power, broker, broker.life, alone))
         elif tries and broker.alive and not self.is_over:
-            self._later(20, partial(self._flush_once_alone, broker, tries - 1))
+            self.later(20, partial(self._flush_once_alone, broker, tries - 1))
         else:
             self._mend(broker)
 
     def _cut_power(self, broker: Broker, life: int, flushed: Mapping[int, int]) -> None:
         still = self._alone_in(broker).items() <= flushed.items()  # not alone again, after it was not
         if broker.alive and broker.life == life and still and not self.is_over:
-            self._controller.session_ended(broker.id)
+            self.controller.session_ended(broker.id)
             broker.kill()
-            broker.lose_power(self._chance)
-            self._later(20, partial(self._revive, broker))
+            broker.lose_power(self.chance)
+            self.later(20, partial(self.revive, broker))
         self._mend(broker)
 
     def _alone_in(self, broker: Broker) -> dict[int, int]:
         """Return what it alone is in sync for, and the version of that state."""
-        states = {key: self._controller.state(key) for key in PARTITIONS}
+        states = {key: self.controller.state(key) for key in PARTITIONS}
         return {key: version for key, (state, version) in states.items() if state.isr == (broker.id,)}
 
     def _kill_leader(self, key: int) -> None:
         """Kill who has just taken over, before its followers have again what they cut."""
-        self._kill_for(self._brokers[self._controller.state(key)[0].leader or 1], 400)
+        self._kill_for(self.brokers[self.controller.state(key)[0].leader or 1], 400)
 
     def _kill_for(self, broker: Broker, ms: float) -> None:
         """Kill it, if it lives; what takes over from a broker that has just died has perhaps not all of it yet."""
         if broker.alive:
             broker.kill()
-            self._later(ms, partial(self._revive, broker))
+            self.later(ms, partial(self.revive, broker))
 
     def _mend(self, broker: Broker) -> None:
-        self._wires.mend(broker.id)
+        self.wires.mend(broker.id)
 
     def _thaw(self, broker: Broker) -> None:
         broker.frozen = False
@@ -271,23 +285,12 @@ class Faults:
         broker.stalled = ()
         self._kill_for(broker, 20)
         if led:
-            self._later(SESSION_MS, partial(self._kill_leader_when_in_sync, self._chance.choice(led), 40))
+            self.later(SESSION_MS, partial(self._kill_leader_when_in_sync, self.chance.choice(led), 40))
 
     def _kill_leader_when_in_sync(self, key: int, attempts: int) -> None:
         if self.is_over or not attempts:
             return
-        if self._controller.live == set(BROKERS) and self._controller.all_in_sync():
-            self._kill_for(self._brokers[self._controller.state(key)[0].leader or 0], 20)
+        if self.controller.live == set(BROKERS) and self.controller.all_in_sync():
+            self._kill_for(self.brokers[self.controller.state(key)[0].leader or 0], 20)
         else:
-            self._later(20, partial(self._kill_leader_when_in_sync, key, attempts - 1))
-
-    def _revive(self, broker: Broker) -> None:
-        """Start it again, once its former session is over."""
-        if not broker.alive and broker.id in self._controller.live:
-            self._later(20, partial(self._revive, broker))
-        elif not broker.alive:
-            broker.start()
-
-    def _revive_clean(self, broker: Broker) -> None:
-        if not broker.alive:
-            broker.start(clean=True)
+            self.later(20, partial(self._kill_leader_when_in_sync, key, attempts - 1))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kafkatool.core.protocol.records.batches import CONTROL, TRANSACTIONAL
 from tests.broker.replication.world import Clock
@@ -22,7 +22,8 @@ from tests.histories.simulated.brokers import (
     SimulatedZooKeeper,
     Wires,
 )
-from tests.histories.simulated.clients import Process, Values, Watcher, end_of, fetch, records_of
+from tests.histories.simulated.bystanders import Deleter, SessionReader, Watcher
+from tests.histories.simulated.clients import Process, Values, end_of, fetch, records_of, start_of
 from tests.histories.simulated.controller import Controller
 from tests.histories.simulated.coordination import GROUP, TRANSFORMERS
 from tests.histories.simulated.faults import KINDS, SESSION_MS, Fault, Faults, draw_faults
@@ -35,7 +36,12 @@ _SETTLED_MS: Final = 6000
 _ENDED_MS: Final = 8000  # until the last transaction is over; what is open then hangs
 _READER: Final = 1_000_000
 _WATCHER: Final = _READER - 1
+_SESSION_READER: Final = _READER - 2
+_DELETER: Final = _READER + 1  # and after it those that take over from it
 _KINDS: Final = (Process, Member, Transactor, Transformer, Transactor, Member, Process, Transformer)
+
+
+P = TypeVar("P", bound=Process)
 
 
 class StalledError(Exception):
@@ -50,11 +56,13 @@ class Schedule:
     operations: int
     processes: int
     faults: tuple[Fault, ...]
+    compacted: bool = False
 
 
-def drawn(seed: int, operations: int, kinds: Sequence[str] = KINDS) -> Schedule:
+def drawn(seed: int, operations: int, kinds: Sequence[str] = KINDS, *, compacted: bool = False) -> Schedule:
     """Draw the schedule of a seed, with faults of these kinds for as long as operations may last."""
-    return Schedule(seed, operations, len(_KINDS), draw_faults(Random(f"faults {seed}"), operations * 12, kinds))
+    faults = draw_faults(Random(f"faults {seed}"), operations * 12, kinds)
+    return Schedule(seed, operations, len(_KINDS), faults, compacted)
 
 
 class Simulation:
@@ -65,7 +73,7 @@ class Simulation:
         self._chance = Random(f"steps {schedule.seed}")
         self._clock, self._wires = Clock(), Wires()
         ensemble = MemoryEnsemble()
-        self._values = Values()
+        self._values = Values(compacted=schedule.compacted)
         self._brokers: dict[int, Broker] = {}
         for broker in BROKERS:
             zookeeper = SimulatedZooKeeper(ensemble, self._wires, broker)
@@ -79,6 +87,7 @@ class Simulation:
                 Random(f"between {schedule.seed} {broker}"),
                 self._values.producer_id,
                 disk,
+                schedule.compacted,
             )
         for one in self._brokers.values():
             one.start()
@@ -88,10 +97,13 @@ class Simulation:
             directory / "history.jsonl", _header(schedule), clock=lambda: int(self._clock() * 1e6)
         )
         told = (self._brokers, self._controller, self._wires, self._clock, self._chance)
-        self._faults = Faults(*told, self._tell)
+        self._faults = Faults(*told, self._tell, self._delete)
         self._doubted: list[Process] = []  # that go on beside who has taken over from them
-        self._processes = [self._process(n) for n in range(schedule.processes)]
+        self._processes = [self._process(n, _kind_of(n)) for n in range(schedule.processes)]
         self._watcher = self._process(_WATCHER, Watcher)
+        own = Values()  # they send nothing: what others get is the same with and without them
+        self._session_reader = self._process(_SESSION_READER, SessionReader, own)
+        self._deleter = self._process(_DELETER, Deleter, own)
 
     def play(self) -> None:
         """Let the operations be done while faults come and go, then read everything. Raises StalledError."""
@@ -106,7 +118,8 @@ class Simulation:
                             done += process.done
                         else:
                             self._doubted.append(process)
-                        self._processes[place] = self._process(process.number + self._schedule.processes)
+                        number = process.number + self._schedule.processes
+                        self._processes[place] = self._process(number, _kind_of(number))
                         self._processes[place].succeed(process)
                 done += sum(process.done for process in self._doubted if process.over)
                 self._doubted = [process for process in self._doubted if not process.over]
@@ -128,13 +141,22 @@ class Simulation:
         processes = self._clients()
         for process in self._chance.sample(processes, (len(processes) + 1) // 2):
             process.step()
-        self._watcher.step()
+        for bystander in self._bystanders():
+            bystander.step()
+        if self._deleter.over:
+            self._deleter = self._process(self._deleter.number + 1, Deleter, Values())
 
     def _tell(self, fault: Fault) -> None:
         self._writer.write("nemesis", INFO, "fault", {"begins": True, "faults": [str(fault)]})
 
+    def _delete(self, key: int) -> None:
+        self._deleter.wanted.append(key)
+
     def _clients(self) -> list[Process]:
         return [*self._processes, *self._doubted]
+
+    def _bystanders(self) -> list[Process]:
+        return [self._watcher, self._session_reader, self._deleter]
 
     def _watch_sessions(self) -> None:
         for number, broker in self._brokers.items():
@@ -145,21 +167,21 @@ class Simulation:
             elif self._clock() - self._silent_since.setdefault(number, self._clock()) > SESSION_MS:
                 self._controller.session_ended(number)
 
-    def _process(self, number: int, kind: type[Process] | None = None) -> Process:
+    def _process(self, number: int, kind: type[P], values: Values | None = None) -> P:
         chance = Random(f"process {self._schedule.seed} {number}")
-        kind = kind or _KINDS[number % len(_KINDS)]
-        return kind(number, chance, self._brokers, self._controller, self._clock, self._writer, self._values)
+        values = values or self._values
+        return kind(number, chance, self._brokers, self._controller, self._clock, self._writer, values)
 
     # --- the end --------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
         """Let what is under way end, mend everything, and wait until all replicas are in sync."""
         self._faults.is_over = True
-        for process in (*self._clients(), self._watcher):
+        for process in (*self._clients(), *self._bystanders()):
             process.is_wanted = False
         over = self._clock() + _SETTLED_MS
         while self._clock() < over:
-            if not any(process.is_busy for process in (*self._clients(), self._watcher)) and self._is_well():
+            if not any(process.is_busy for process in (*self._clients(), *self._bystanders())) and self._is_well():
                 self._await_ends()
                 return
             self._wires.mend()
@@ -202,17 +224,18 @@ class Simulation:
     def _read_everything(self) -> None:
         write = self._writer.write
         leaders = {key: self._leader_of(key) for key in READ}
-        ends = {key: (0, end_of(leaders[key], key)) for key in READ}
+        ends = {key: (start_of(leaders[key], key) or 0, end_of(leaders[key], key)) for key in READ}
         write(_READER, "invoke", "ends")
         write(_READER, OK, "ends", ends, isolation="read_uncommitted")
         write(_READER, "invoke", "assign", list(READ))
         write(_READER, OK, "assign", list(READ), **{"from": "start"})
-        positions = dict.fromkeys(READ, 0)
+        positions = {key: start for key, (start, _) in ends.items()}
         for key, leader in leaders.items():
             before = -1
             while before < positions[key]:
                 before = positions[key]
-                pairs, positions[key] = records_of(fetch(leader, key, before), before)
+                read = fetch(leader, key, before)
+                pairs, positions[key] = records_of(read.records, read.aborted, before)
                 if pairs:
                     write(_READER, "invoke", "poll", [["poll"]])
                     write(_READER, OK, "poll", [["poll", {key: pairs}]])
@@ -224,6 +247,10 @@ class Simulation:
             write(_READER, FAIL if committed is None else OK, "committed", committed, group=group)
         write(_READER, "invoke", "batches")
         write(_READER, OK, "batches", {key: list(_batches(leader, key)) for key, leader in leaders.items()})
+
+
+def _kind_of(number: int) -> type[Process]:
+    return _KINDS[number % len(_KINDS)]
 
 
 def _batches(broker: Broker, key: int) -> list[tuple[int, int, int, int, int, bool, bool]]:
@@ -253,7 +280,7 @@ def _header(schedule: Schedule) -> dict[str, Any]:
         "reset": "earliest",
         "min_isr": 2,
         "unclean": False,
-        "cleanup": "delete",
+        "cleanup": "compact" if schedule.compacted else "delete",
         "client": "simulated",
         "faults": True,
     }

@@ -10,10 +10,13 @@ import pytest
 
 from kafkatool.broker.replication.following import follow
 from kafkatool.broker.replication.following.truncation import Truncation
+from kafkatool.broker.replication.leading.fetch_sessions import FetchPlan, FetchSessions
+from kafkatool.broker.security.principal import ANONYMOUS, Principal
 from kafkatool.broker.storage.log import log_reader
+from kafkatool.core.protocol.messages.fetch import FetchRequest
 from tests.histories.history import FAIL, INFO, OK, read_file
-from tests.histories.simulated.brokers import OUTPUT
-from tests.histories.simulated.faults import KINDS
+from tests.histories.simulated.brokers import KEYS, OUTPUT
+from tests.histories.simulated.faults import ASKED_FOR, KINDS
 from tests.histories.simulated.shrinking import shrunk
 from tests.histories.simulated.simulation import Schedule, StalledError, drawn, run
 from tests.histories.verdict import CLEAN
@@ -62,6 +65,55 @@ def test_transactions_come_to_every_end_with_values_and_with_offsets(tmp_path: P
 def test_clients_of_the_simulated_brokers_see_nothing_that_is_not_allowed(tmp_path: Path, seed: int) -> None:
     verdict = run(tmp_path / "run", drawn(seed, _OPERATIONS))
     assert verdict.exit_code == CLEAN, list(verdict.lines())
+
+
+@pytest.mark.spec("HIS-45", "HIS-48")
+@pytest.mark.parametrize("kind", ASKED_FOR)
+def test_what_a_run_has_to_ask_for_shows_nothing_either(tmp_path: Path, kind: str) -> None:
+    verdict = run(tmp_path / "run", drawn(2, _OPERATIONS, [kind, "move"]))
+    assert verdict.exit_code == CLEAN, list(verdict.lines())
+
+
+@pytest.mark.spec("HIS-30", "HIS-48")
+def test_compacted_keys_show_nothing_and_are_compacted(tmp_path: Path) -> None:
+    schedule = drawn(1, _OPERATIONS, compacted=True)
+    verdict = run(tmp_path / "run", schedule)
+    assert verdict.exit_code == CLEAN, list(verdict.lines())
+    history = read_file(tmp_path / "run" / "history.jsonl")
+    assert history.options["cleanup"] == "compact"
+    sent = {send.value for o in history.operations if o.type == OK for send in o.sends if send.key in KEYS}
+    reader = next(o.process for o in history.operations if o.f == "final")
+    last = {
+        v for o in history.operations if o.process == reader for p in o.polls for _, vs in p.runs.values() for v in vs
+    }
+    assert any(value < 0 for value in sent), "tombstones"
+    assert sent - last, "what was replaced is gone"
+
+
+@pytest.mark.spec("HIS-13", "HIS-48")
+def test_a_process_reads_in_fetch_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    incremental = []
+    real = FetchSessions.plan
+
+    def noted(self: FetchSessions, request: FetchRequest, owner: Principal = ANONYMOUS) -> FetchPlan:
+        plan = real(self, request, owner)
+        incremental.append(plan.incremental)
+        return plan
+
+    monkeypatch.setattr(FetchSessions, "plan", noted)
+    run(tmp_path / "run", drawn(1, _OPERATIONS, ["move"]))
+    assert incremental.count(True) > incremental.count(False) > 0
+
+
+@pytest.mark.spec("HIS-29", "HIS-48")
+def test_records_are_deleted_and_starts_told(tmp_path: Path) -> None:
+    run(tmp_path / "run", drawn(2, _OPERATIONS, ["delete"]))
+    operations = read_file(tmp_path / "run" / "history.jsonl").operations
+    deleted = [o for o in operations if o.f == "delete" and o.type == OK and max(o.value.values()) > 0]
+    assert deleted
+    told = [o for o in operations if o.f == "ends" and o.type == OK and o.invoked > deleted[0].completed]
+    key, offset = next(iter(deleted[0].value.items()))
+    assert told and all(o.value[key][0] >= offset for o in told)
 
 
 @pytest.mark.spec("HIS-45", "HIS-48")
