@@ -502,6 +502,22 @@ def test_of_a_topic_that_is_not_compacted_nothing_is_forgiven_and_nothing_more_i
 
 
 @pytest.mark.spec("HIS-30")
+@pytest.mark.parametrize(("keys", "found"), [((), True), ((0,), False), ((1,), True)])
+def test_what_another_member_may_have_read_meanwhile_is_not_skipped(keys: tuple[int, ...], found: bool) -> None:
+    text = "0 s x=1@0 ; 1 p x:1@0 ; 0 s x=-17@1 ; 0 s x=2@2 ; 1 p x:2@2"
+    extras = {4: assigned(5, *keys)} if keys else {}
+    assert ("tombstone-skip" in kinds(text, extras, **COMPACTED)) == found
+
+
+@pytest.mark.spec("HIS-39", "HIS-40")
+@pytest.mark.parametrize(("newer", "found"), [("17", False), ("18", True)])
+def test_a_source_that_compaction_has_removed_needs_no_output(newer: str, found: bool) -> None:
+    text = f"0 s x=1@0 ; 0 s x={newer}@1 ; 3 p x:1@0 ; 1 [s y=3@0 from x:1 ; o x:2] ; 1 p x:{newer}@1 ; 1 p y:3@0"
+    text += " ; 1 committed x:2 ; 3 ends x:0..2,y:0..1 ; 3 final x:2,y:1"
+    assert ("eos-loss" in kinds(text, {3: G, 6: G}, **COMPACTED)) == found
+
+
+@pytest.mark.spec("HIS-30")
 def test_a_tombstone_may_be_gone_when_its_time_is_over() -> None:
     text = "0 s x=1@0 ; 1 p x:1@0 ; 0 s x=-17@1 ; 0 s x=2@2 ; 1 p x:2@2"
     assert "tombstone-skip" not in kinds(text, **COMPACTED, delete_retention_ms=0)

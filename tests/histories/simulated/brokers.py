@@ -84,6 +84,7 @@ _ANSWER_MS: Final = 250.0  # so long a broker waits for another's
 _LATEST_MS: Final = 100  # of requests between brokers
 _LATEST_ANSWER_MS: Final = 200
 _LOOKED_MS: Final = 20.0
+_CLEANS_MS: Final = 60.0
 _LATE, _LATE_BETWEEN = 0.02, 0.05  # of requests of clients, and of brokers
 _LATE_MS: Final = (30, 100, 300, 800)
 _SESSIONS: Final = 10  # of fetches, at a time
@@ -249,6 +250,7 @@ class Broker:
         self.in_sync_writer = IsrWriter(self.zookeeper, self._scheduler, lambda _: None, lambda _: None)
         unlimited = ReplicationQuota(self.id, lambda _: (), RateWindow(1, 1000, self.clock))
         self._fetches = Fetches(local, self._delayed, self.in_sync_writer, unlimited)
+        self._cleans_at = self.clock() + _CLEANS_MS
         self._cleaner = LogCleaner(broker_config(), lambda: [self.partitions[key].log for key in KEYS])
         self._steps = Follow(broker_config(), self, lambda _: None)  # type: ignore[arg-type]
         self.alive, self.frozen, self.lazy, self.stalled = True, False, False, ()
@@ -304,14 +306,6 @@ class Broker:
     def lose_power(self, chance: Random) -> None:
         """Leave of its files what a disk may hold after a power cut."""
         self.disk.cut_power(chance, self.directory)
-        self.disk.settle(self.directory)
-
-    def lose_disk(self) -> None:
-        """Have nothing any more, as with a new disk."""
-        for directory in self.directory.iterdir():
-            for path in directory.iterdir():
-                path.unlink()
-        self._checkpoints.clear()
         self.disk.settle(self.directory)
 
     def flush(self) -> None:
@@ -488,7 +482,7 @@ class Broker:
         fetching.handle(request, call)  # type: ignore[arg-type]
         return answers[0]
 
-    def delete_records(self, key: int, offset: int, told: Callable[[ErrorCode], object]) -> None:
+    def delete_records(self, key: int, offset: int, told: Callable[[ErrorCode], None]) -> None:
         """Serve a request to delete records, whose answer comes when all live replicas have dropped them."""
         tp = partition_of(key)
         deletions = {tp: delete_on_leader(tp, offset, self._local.leader)}
@@ -544,5 +538,7 @@ class Broker:
                     if chance.random() < 0.3 and not self.lazy:
                         partition.log.flush()
                     self._checkpoint(key)
-                while self.compacted and self._cleaner.clean_dirtiest():
-                    pass
+                if self.compacted and self.clock() >= self._cleans_at:
+                    self._cleans_at = self.clock() + _CLEANS_MS
+                    while self._cleaner.clean_dirtiest():
+                        pass

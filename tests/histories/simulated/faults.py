@@ -33,7 +33,7 @@ KINDS: Final = (
     "move", "stop", "tear", "power", "alone",
 )  # fmt: skip
 
-ASKED_FOR: Final = ("away", "twice", "garbled", "aborted", "early", "wiped", "delete")
+ASKED_FOR: Final = ("away", "twice", "garbled", "aborted", "early", "delete")
 """Kinds that a run has only if it asks for them: each opens one window, at the cost of others."""
 
 
@@ -155,9 +155,6 @@ class Faults(Stage):
                 return
             case "early":
                 self._windows.remove_early(broker)
-                return
-            case "wiped":
-                self._windows.lose_producer(broker)
                 return
             case "delete":
                 self._delete(self.chance.choice(KEYS))

@@ -13,7 +13,7 @@ from typing import Final
 
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.segment.transaction_index import read_aborted
-from kafkatool.core.protocol.records.batches import CONTROL, iter_records
+from kafkatool.core.protocol.records.batches import CONTROL
 from tests.broker.replication.world import Clock
 from tests.histories.simulated.brokers import BROKERS, KEYS, PARTITIONS, READ, Broker, Wires
 from tests.histories.simulated.controller import Controller
@@ -277,92 +277,6 @@ class Windows:
             remove_in_peace,
             _do_nothing,
         )
-
-    # --- wiped ----------------------------------------------------------------------------------------------------
-
-    def lose_producer(self, broker: Broker) -> None:
-        """Have a compacted key go to a replica with a new disk, which knows of producers what compaction has left.
-
-        Meanwhile one that has sent its first batch is not answered: its leaders die, or are alone.
-        """
-        stage, life = self._stage, broker.life
-        if not stage.led_by(broker) or not stage.are_all_well():
-            return
-        broker.stalled = READ
-
-        def found() -> tuple[int, int] | None:
-            led = stage.led_by(broker) if broker.life == life else []
-            return next(((key, at) for key in led if (at := self._first_and_replaced(broker, key)) is not None), None)
-
-        def go_on() -> None:
-            if broker.life == life:
-                broker.stalled = ()
-
-        def lose_disk() -> None:
-            broker.stalled = ()
-            told = found()
-            assert told is not None  # just seen
-            key, offset = told
-            end = broker.partitions[key].log.log_end_offset
-            heir, other = (one for number, one in stage.brokers.items() if number != broker.id)
-            stage.controller.session_ended(other.id)
-            other.kill()
-            other.lose_disk()
-
-            def has_all() -> bool:
-                return heir.alive and heir.partitions[key].log.log_end_offset >= end
-
-            def give_up() -> None:
-                for one in (broker, heir, other):
-                    stage.revive(one)
-
-            def leave() -> None:
-                if broker.alive:
-                    stage.controller.session_ended(broker.id)
-                    broker.kill()
-                stage.when(is_compacted, come_back, give_up)
-
-            def is_compacted() -> bool:
-                if stage.leader_of(key) is not heir:
-                    return False
-                return (heir.partitions[key].log.state.cleaned_to or 0) > offset
-
-            def come_back() -> None:
-                stage.revive(other)
-                stage.when(partial(stage.is_in_sync, other, key), leave_to_other, give_up)
-
-            def leave_to_other() -> None:
-                if heir.alive:
-                    stage.controller.session_ended(heir.id)
-                    heir.kill()
-                stage.later(_AGAIN_MS, give_up)
-
-            stage.when(has_all, leave, give_up)
-
-        stage.when(lambda: found() is not None, lose_disk, go_on, STALLED_MS)
-
-    def _first_and_replaced(self, broker: Broker, key: int) -> int | None:
-        """Return where a batch lies that is its producer's first and last, and replaced, in what the broker has alone."""
-        others = [one.partitions.get(key) for one in self._stage.brokers.values() if one is not broker]
-        end = max((one.log.log_end_offset for one in others if one is not None), default=0)
-        log = broker.partitions[key].log
-        tail = [
-            (header, next(iter_records(segment.region(position, header.size_bytes).read())).key)
-            for segment in log.segments.from_offset(end)
-            for position, header in segment.headers()
-            if header.base_offset >= end and header.record_count
-        ]
-        for place, (header, record_key) in enumerate(tail):
-            behind = tail[place + 1 :]
-            if (
-                header.base_sequence == 0
-                and not header.is_control
-                and header.base_offset < log.segments.active.base_offset
-                and any(other == record_key for _, other in behind)
-                and all(h.producer_id != header.producer_id for h, _ in behind)
-            ):
-                return header.base_offset
-        return None
 
     # --- aborted --------------------------------------------------------------------------------------------------
 
