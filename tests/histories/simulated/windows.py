@@ -23,6 +23,7 @@ _PATIENCE_MS: Final = 900  # for what a step waits for
 _TAIL_MS: Final = 60
 _YOUNG_BYTES: Final = 800  # of a segment
 _AGAIN_MS: Final = 20
+_HEARD_MS: Final = 40  # until all who wait for a deposed leader's answer have one; the product tells them at once
 _RECORD_BYTES: Final = 20  # fewer than any record has
 
 
@@ -301,11 +302,13 @@ class Windows:
             others = [one for one in state.isr if one != broker.id]
             if key is not None and others:
                 stage.controller.move(key, others[0])
-                stage.when(
+                back = partial(
+                    stage.when,
                     lambda: stage.is_in_sync(broker, key) and broker.fetches_from(others[0], key),
                     partial(stage.controller.move, key, broker.id),
                     _do_nothing,
                 )
+                stage.later(_HEARD_MS, back)
 
         def go_on() -> None:
             if broker.life == life:
