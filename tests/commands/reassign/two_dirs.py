@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,12 @@ class Cluster:
                 request = produce.ProduceRequest(
                     acks=1, timeout_ms=60_000, topics=[produce.ProduceRequestTopic(topic="t", partitions=[part])]
                 )
-                assert one.send(produce.API, 3, request).topics[0].partitions[0].error_code == 0
+                eventually(
+                    partial(self._takes, one, request), "broker 1, whose log is made before it leads, to take it"
+                )
+
+    def _takes(self, connection: Connection, request: produce.ProduceRequest) -> bool:
+        return connection.send(produce.API, 3, request).topics[0].partitions[0].error_code == 0
 
 
 @contextmanager
