@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from kafkatool.commands.main import kt
 from kafkatool.core.model.uuids import parse_uuid, uuid_text
+from kafkatool.core.protocol.codec.types import NO_UUID
 from kafkatool.core.protocol.messages import (
     create_partitions,
     create_topics,
@@ -557,7 +558,7 @@ def test_configs_are_set_and_deleted_by_themselves(broker: FakeBroker) -> None:
 
 def _deleted(request: delete_topics.DeleteTopicsRequest) -> object:
     by_name = [delete_topics.DeleteTopicsResponseTopic(name=n) for n in request.topic_names]
-    by_id = [delete_topics.DeleteTopicsResponseTopic(name=None, topic_id=t.topic_id) for t in request.topics]
+    by_id = [delete_topics.DeleteTopicsResponseTopic(name=t.name, topic_id=t.topic_id) for t in request.topics]
     return delete_topics.DeleteTopicsResponse(topics=by_name + by_id)
 
 
@@ -580,6 +581,27 @@ def test_topics_are_deleted_by_one_request_by_id_where_brokers_know_ids(broker: 
     missing = _run(broker, "delete", "--topic", "nowhere")
     assert (missing.exit_code, missing.stdout) == (1, f"{FAILED}Topic 'nowhere' does not exist as expected\n")
     assert _run(broker, "delete", "--topic", "nowhere", "--if-exists").exit_code == 0
+
+
+@pytest.mark.spec("ADM-30")
+def test_topics_without_ids_are_named_in_the_list_of_the_version_that_takes_ids_too(broker: FakeBroker) -> None:
+    _tell(broker, _topic("a", topic_id=NO_UUID), _topic("b"))
+    broker.answers[delete_topics.API.key] = _deleted
+    assert _run(broker, "delete", "--topic", "a|b", "--force").exit_code == 0
+    ((version, asked),) = _asked(broker, "DeleteTopics")
+    assert version == 6
+    assert [(t.name, t.topic_id) for t in asked.topics] == [("a", NO_UUID), ("b", NO_UUID)]  # type: ignore[attr-defined]
+
+
+@pytest.mark.spec("ADM-56")
+def test_a_topic_that_the_answer_does_not_tell_of_is_not_known_to_be_deleted(broker: FakeBroker) -> None:
+    _tell(broker, _topic("a"), _topic("b", topic_id=bytes(range(16))))
+    told = delete_topics.DeleteTopicsResponseTopic(name=None, topic_id=ID)
+    broker.answers[delete_topics.API.key] = lambda _: delete_topics.DeleteTopicsResponse(topics=[told])
+    found = _run(broker, "delete", "--topic", "a|b", "--force")
+    unknown = "the controller's answer does not tell of it; whether topic b was deleted is not known"
+    assert (found.exit_code, found.stdout) == (1, f"{FAILED}{unknown}\n"), found.output
+    assert "marked for deletion all the same: a\n" in found.stderr
 
 
 @pytest.mark.spec("ADM-30", "ADM-56")

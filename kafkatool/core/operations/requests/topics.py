@@ -48,6 +48,7 @@ SET, DELETE = 0, 1  # config operations
 DEFAULT_SOURCE: Final = 5
 DEFAULTS_SINCE: Final = 4  # version of CreateTopics that takes -1 for the cluster's default
 VALIDATED_SINCE: Final = 1  # version of CreateTopics that can be asked what it would do
+BY_ID_SINCE: Final = 6  # version of DeleteTopics that takes ids, and names in the same list
 MIN_IN_SYNC: Final = "min.insync.replicas"
 PAGE_PARTITIONS: Final = 2000
 
@@ -376,14 +377,14 @@ def change_configs(
 def deletion_request(client: ClusterClient, topics: Sequence[Topic]) -> tuple[DeleteTopicsRequest, int]:
     """Make the request that deletes them all, and say the least version of it.
 
-    By their ids where brokers know them, so that a topic made anew meanwhile survives (ADM-30).
+    By their ids where brokers know them, so that a topic made anew meanwhile survives (ADM-30). The version that takes ids
+    is served by brokers that have none too: both lists are filled, and the version says which one is sent.
     """
-    by_id = all(t.topic_id != NO_UUID for t in topics) and client.serves(delete_topics.API, least=6)
-    wanted = [delete_topics.DeleteTopicsTopic(name=None, topic_id=t.topic_id) for t in topics]
-    request = DeleteTopicsRequest(
-        topics=wanted if by_id else [], topic_names=[t.name for t in topics], timeout_ms=client.request_ms
-    )
-    return request, 6 if by_id else 0
+    by_id = all(t.topic_id != NO_UUID for t in topics) and client.serves(delete_topics.API, least=BY_ID_SINCE)
+    named = [(None, t.topic_id) if by_id else (t.name, NO_UUID) for t in topics]
+    wanted = [delete_topics.DeleteTopicsTopic(name=name, topic_id=topic_id) for name, topic_id in named]
+    request = DeleteTopicsRequest(topics=wanted, topic_names=[t.name for t in topics], timeout_ms=client.request_ms)
+    return request, BY_ID_SINCE if by_id else 0
 
 
 class UnansweredError(KafkatoolError):
@@ -441,6 +442,8 @@ def _delete(client: ClusterClient, topics: Sequence[Topic]) -> tuple[Deleted, in
         outcome[name] = (
             None if done else client.refusal(delete_topics.API, result.error_code, result.error_message, resource=name)
         )
+    for name in (t.name for t in topics if t.name not in outcome):
+        outcome[name] = UnansweredError(ProtocolError("the controller's answer does not tell of it"), name)
     return outcome, throttled_ms(answer)
 
 
