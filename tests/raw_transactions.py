@@ -153,10 +153,14 @@ class RawProducer:
         )
         return self._until(lambda: (self._coordinator(add_offsets_to_txn.API, request).error_code, None))[0]
 
-    def commit_offsets(self, group: str, topic: str, metadata: Mapping[int, str | None]) -> dict[int, int]:
-        """Commit the offset 1 of those partitions, on a cluster of one broker; return each one's code."""
+    def commit_offsets(
+        self, group: str, topic: str, metadata: Mapping[int, str | None], offset: int = 1
+    ) -> dict[int, int]:
+        """Commit that offset of those partitions, on a cluster of one broker; return each one's code."""
         partitions = [
-            txn_offset_commit.TxnOffsetCommitRequestPartition(partition=p, committed_offset=1, committed_metadata=m)
+            txn_offset_commit.TxnOffsetCommitRequestPartition(
+                partition=p, committed_offset=offset, committed_metadata=m
+            )
             for p, m in metadata.items()
         ]
         request = txn_offset_commit.TxnOffsetCommitRequest(

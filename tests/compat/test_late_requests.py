@@ -1,6 +1,7 @@
-"""A commit that comes late, during a later transaction of the same producer: here, and on Kafka as a control.
+"""A commit that comes late, after its repeat and what was done next: here, and on Kafka as a control.
 
-The protocol up to EndTxn 4 cannot tell it from that transaction's own (KIP-890). docs/known-faults.md tells of it.
+The protocol up to EndTxn 4 cannot tell it from a later transaction's own (KIP-890), and offsets have no order but the one
+in which they come. docs/known-faults.md tells of both.
 """
 
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.compat import real_kafka
+from tests.compat.group_member import RawMember
 from tests.compat.real_kafka import RealKafka
 from tests.compat.test_transaction_tools import ONE_BROKER, make_topic
 from tests.integration.test_transactions import values_of
@@ -84,3 +86,38 @@ def test_on_kafka_2_8_the_rest_of_the_later_one_hangs_too(real: Brokers) -> None
     assert commit_late(real) == (NONE, ErrorCode.INVALID_TXN_STATE)
     stable, end = stable_and_end(real)
     assert stable == end - 1  # readers stand still before the record that nobody will end
+
+
+def offsets_committed_late(cluster: Brokers) -> tuple[int, int]:
+    """Return what a group's offset is when a commit of 1 is delivered again after one of 5: a member's, a producer's."""
+    make_topic(cluster)
+    port = int(cluster.bootstrap.rpartition(":")[2])
+    asking = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "producers", "log_level": 0})
+    assert (
+        asking.committed([Place("t", 0)], LIMIT_S)[0].offset < 0
+    )  # Kafka makes the topic of offsets for who asks where
+    asking.close()
+    with RawProducer(cluster.bootstrap, "id", timeout_ms=600_000) as producer:
+        assert producer.init() == NONE
+        for offsets in ([1], [5, 1]):
+            assert producer.add_offsets("producers") == NONE
+            told = [producer.commit_offsets("producers", "t", {0: ""}, each) for each in offsets]
+            assert told == [{0: NONE}] * len(offsets)
+            assert producer.end(committed=True) == NONE
+    produced = RawMember(port, "producers", "t")
+    eventually(lambda: produced.committed()[0] != -1, "the transaction's offset", LIMIT_S)
+    member = RawMember(port, "members", "t")
+    eventually(lambda: member.join() == NONE, "the group's coordinator", LIMIT_S)
+    assert [member.sync(), member.commit(1), member.commit(5), member.commit(1)] == [NONE] * 4
+    return member.committed()[0], produced.committed()[0]
+
+
+@pytest.mark.spec("TXN-84", "GRP-47")
+def test_an_offset_that_is_committed_late_takes_the_group_back(ours: Brokers) -> None:
+    assert offsets_committed_late(ours) == (1, 1)
+
+
+@pytest.mark.slowest
+@pytest.mark.spec("TXN-84")
+def test_on_kafka_2_8_it_does_so_too(real: Brokers) -> None:
+    assert offsets_committed_late(real) == (1, 1)

@@ -14,6 +14,9 @@ from tests.histories.frames.frame import Asked, Fields
 Moment = Literal["before", "delivered", "answered"]
 MOMENTS: Final[tuple[Moment, ...]] = get_args(Moment)
 _LONGEST_S: Final = 2.0
+NEVER_LATE: Final = frozenset({"EndTxn", "OffsetCommit", "TxnOffsetCommit"})
+"""What a later request of the same producer or member cannot be told from, on Kafka neither (docs/known-faults.md): a commit
+that comes after its repeat ends the next transaction, or takes the group's offsets back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +142,12 @@ def draw(
 ) -> Rule:
     """Draw a rule for requests as they were ``seen``: how many of each API by each client.
 
-    ``calls`` are among what is done, at any of the moments. An EndTxn is never late: one that comes after its repeat may
-    end the next transaction, and nothing in it tells (docs/known-faults.md).
+    ``calls`` are among what is done, at any of the moments.
     """
     api, client = chance.choice(sorted(seen))
     seconds = chance.uniform(0, _LONGEST_S)
     acts: list[Act] = [Hold(seconds), Lose()]
-    if api != "EndTxn":
+    if api not in NEVER_LATE:
         acts.append(Late(seconds))
     if calls:
         acts.append(Call(chance.choice(MOMENTS), chance.choice(calls)))

@@ -22,7 +22,7 @@ from tests.histories.clients.librdkafka import Cell
 from tests.histories.clients.values import PARTITIONS
 from tests.histories.final import read_everything
 from tests.histories.frames.record import Record
-from tests.histories.frames.rules import MOMENTS, Act, Call, Late, Lose, Rule
+from tests.histories.frames.rules import MOMENTS, NEVER_LATE, Act, Call, Late, Lose, Rule
 from tests.histories.frames.stage import BROKERS, Kafkas, Ours, Stage
 from tests.histories.frames.stories import ACTORS, STORIES, Tale
 from tests.histories.history import HistoryWriter, read_file
@@ -33,8 +33,6 @@ MANNERS: Final = (*MOMENTS, "lost", "late")
 _STOPPED: Final = 0.25  # of brokers that end; the others are killed
 _STILL_S: Final = 20
 _HANGS_S: Final = 120
-# An EndTxn that comes after its repeat may end the next transaction: docs/known-faults.md, and test_late_end.py plays it.
-_LEFT_OUT: Final = frozenset({("EndTxn", "late")})
 _BY_CHANCE: Final = frozenset({"OffsetForLeaderEpoch"})  # asked where a leader has just moved, and else not
 
 
@@ -168,7 +166,7 @@ def points(story: str, asked: Mapping[tuple[str, str], int], seed: int) -> list[
     chance = random.Random(f"{seed}-{story}")
     found = []
     for api, manner in itertools.product(sorted({api for api, _ in asked} - _BY_CHANCE), MANNERS):
-        if (api, manner) not in _LEFT_OUT:
+        if manner != "late" or api not in NEVER_LATE:
             by_client = {client: count for (asks, client), count in sorted(asked.items()) if asks == api}
             client = chance.choice(list(by_client))
             busiest = max(by_client, key=lambda each: by_client[each])

@@ -53,18 +53,20 @@ def test_of_several_rules_the_first_is_done_and_what_is_cleared_meets_nothing() 
 
 @pytest.mark.spec("HIS-46")
 def test_a_seed_draws_its_rules_and_all_that_can_happen_is_drawn() -> None:
-    seen = {("EndTxn", "tom"): 2, ("Fetch", ""): 30}
+    seen = {("EndTxn", "tom"): 2, ("OffsetCommit", "tom"): 2, ("TxnOffsetCommit", "tom"): 2, ("Fetch", ""): 30}
+    commits = {api for api, _ in seen} - {"Fetch"}
 
     def drawn(seed: int, *calls: Callable[[int], object]) -> list[Rule]:
         chance = random.Random(seed)
-        return [draw(chance, seen, calls) for _ in range(400)]
+        return [draw(chance, seen, calls) for _ in range(1000)]
 
     assert drawn(7, print) == drawn(7, print) != drawn(8, print)
     rules = drawn(9, print)
-    assert {(rule.api, rule.client) for rule in rules} == {("EndTxn", "tom"), ("Fetch", None)}
+    assert {(rule.api, rule.client) for rule in rules} == {(api, client or None) for api, client in seen}
     assert {rule.nth for rule in rules if rule.api == "EndTxn"} == {1, 2}
-    acts: dict[str, list[Act]] = {api: [rule.act for rule in rules if rule.api == api] for api in ("EndTxn", "Fetch")}
+    acts: dict[str, list[Act]] = {api: [rule.act for rule in rules if rule.api == api] for api, _ in seen}
     assert {type(act) for act in acts["Fetch"]} == {Hold, Late, Lose, Call}
-    assert {type(act) for act in acts["EndTxn"]} == {Hold, Lose, Call}
+    for api in commits:
+        assert {type(act) for act in acts[api]} == {Hold, Lose, Call}
     assert {act.moment for act in acts["Fetch"] if isinstance(act, Call)} == set(MOMENTS)
     assert {type(rule.act) for rule in drawn(9)} == {Hold, Late, Lose}

@@ -23,12 +23,13 @@ BOTH = {"ApiVersions", "Metadata", "ListOffsets", "Fetch", "Produce"}
 
 @pytest.mark.spec("HIS-46")
 def test_points_are_all_apis_at_all_moments_and_the_seed_draws_which_request() -> None:
-    asked = {("EndTxn", "tom"): 3, ("Fetch", "anna"): 9, ("Fetch", "bert"): 2, ("OffsetForLeaderEpoch", "anna"): 1}
+    late = dict.fromkeys([("EndTxn", "tom"), ("OffsetCommit", "tom"), ("TxnOffsetCommit", "tom")], 3)
+    asked = {**late, ("Fetch", "anna"): 9, ("Fetch", "bert"): 2, ("OffsetForLeaderEpoch", "anna"): 1}
     found = points("transaction", asked, 5)
     assert found == points("transaction", asked, 5)
     assert {(point.api, point.manner) for point in found} == {
-        (api, manner) for api in ("EndTxn", "Fetch") for manner in MANNERS
-    } - {("EndTxn", "late")}
+        (api, manner) for api in ("EndTxn", "Fetch", "OffsetCommit", "TxnOffsetCommit") for manner in MANNERS
+    } - {(api, "late") for api, _ in late}
     drawn = [point for seed in range(100) for point in points("transaction", asked, seed)]
     assert {point.nth for point in drawn if point.client == "tom"} == {1, 2, 3}
     assert {point.client for point in drawn if point.api == "Fetch"} == {"anna", "bert"}
