@@ -1,11 +1,13 @@
 """``kt reassign --cancel`` and ``kt drain --cancel`` by ZooKeeper, where controllers read a changed znode when elected."""
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from kafkatool.commands.main import kt
 from kafkatool.core.model.values import TopicPartition
@@ -22,6 +24,8 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.spec("RSN-37X")]
 
 WAIT_S = 120
+MARK = "max.connections.per.ip"  # a broker's config that can be changed while it runs, and limits nothing here
+_LIMITS = itertools.count(10_000)
 BEFORE = {0: (1, 2), 1: (2, 1)}
 GOAL = {0: (2, 3), 1: (3, 2)}  # after Kafka's own cancel the first would be left as 2, 1
 
@@ -74,16 +78,48 @@ def asked(zk: ZooKeeper) -> Mapping[TopicPartition, Sequence[int]] | None:
     return None if node is None else ReassignmentZnode.decode(node.data)
 
 
-def begin(kafka: RealKafka, zk: ZooKeeper, topic: str, directory: Path) -> tuple[str, Path]:
-    """Begin a move that does not end by itself, and wait until the controller carries it out."""
-    fill(kafka, topic)
-    file = directory / f"{topic}.json"
-    file.write_text(plan_json(plan(GOAL, topic)))
-    flags = ("--reassignment-json-file", file)
-    begun = run(kafka, "reassign", "--execute", *flags, "--throttle", 1, "--force")
-    assert begun.exit_code == 0, begun.output
-    eventually(lambda: topic_node(zk, topic).being_moved == {0, 1}, "both to be moved", WAIT_S)
-    return flags
+def await_configs(kafka: RealKafka) -> None:
+    """Wait until every broker has taken up all configs that were written before: it does so in their order."""
+    limit, admin = str(next(_LIMITS)), AdminClient({"bootstrap.servers": kafka.bootstrap})
+
+    def told(broker: int) -> str:
+        resource = ConfigResource(ConfigResource.Type.BROKER, str(broker))
+        (future,) = admin.describe_configs([resource]).values()
+        return str(future.result(WAIT_S)[MARK].value)
+
+    for broker in (1, 2, 3):
+        entry = ConfigEntry(MARK, limit, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.BROKER, str(broker), incremental_configs=[entry])
+        (future,) = admin.incremental_alter_configs([resource]).values()
+        future.result(WAIT_S)
+    for broker in (1, 2, 3):
+        eventually(lambda broker=broker: told(broker) == limit, f"the configs of broker {broker}", WAIT_S)  # type: ignore[misc]
+
+
+def _are_moved(zk: ZooKeeper, topic: str) -> bool:
+    node = topic_node(zk, topic)
+    return node.being_moved == {0, 1} or any(node.assignment[p] == GOAL[p] for p in GOAL)
+
+
+def begin(kafka: RealKafka, zk: ZooKeeper, name: str, directory: Path) -> tuple[str, tuple[str, Path]]:
+    """Begin a move that does not end by itself; return its topic and its flags.
+
+    A broker may copy before it hears of the throttle, in no time; then another topic's move is begun.
+    """
+    for topic in (f"{name}-{attempt}" for attempt in range(5)):
+        fill(kafka, topic)
+        file = directory / f"{topic}.json"
+        file.write_text(plan_json(plan(GOAL, topic)))
+        flags = ("--reassignment-json-file", file)
+        begun = run(kafka, "reassign", "--execute", *flags, "--throttle", 1, "--force")
+        assert begun.exit_code == 0, begun.output
+        await_configs(kafka)
+        eventually(lambda topic=topic: _are_moved(zk, topic), "both to be moved, or one to have been", WAIT_S)  # type: ignore[misc]
+        if topic_node(zk, topic).being_moved == {0, 1}:
+            return topic, flags
+        ended = run(kafka, "reassign", "--cancel", *flags, "--timeout", WAIT_S)
+        assert ended.exit_code == 0, ended.output
+    raise AssertionError("five moves were not throttled in time")
 
 
 def ask_to_go_back(zk: ZooKeeper, topic: str) -> None:
@@ -94,7 +130,7 @@ def ask_to_go_back(zk: ZooKeeper, topic: str) -> None:
 
 
 def test_a_move_is_cancelled_at_once_and_leaves_nothing(kafka: RealKafka, zk: ZooKeeper, tmp_path: Path) -> None:
-    flags = begin(kafka, zk, "at-once", tmp_path)
+    topic, flags = begin(kafka, zk, "at-once", tmp_path)
     before = asked(zk)
     shown = run(kafka, "reassign", "--cancel", *flags, "--dry-run")
     assert shown.exit_code == 0 and shown.stdout.splitlines()[0].startswith("request broker "), shown.output
@@ -106,34 +142,34 @@ def test_a_move_is_cancelled_at_once_and_leaves_nothing(kafka: RealKafka, zk: Zo
     cancelled = run(kafka, "reassign", "--cancel", *flags, "--timeout", WAIT_S)
     assert cancelled.exit_code == 0, cancelled.output
     assert "2 partitions under way are sent back to the replicas from before" in cancelled.stderr
-    assert asked(zk) is None and replicas(zk, "at-once") == BEFORE and rates_by_broker(zk) == {}
+    assert asked(zk) is None and replicas(zk, topic) == BEFORE and rates_by_broker(zk) == {}
     again = run(kafka, "reassign", "--execute", *flags, "--wait", "--timeout", WAIT_S)
     assert again.exit_code == 0, again.output
     back = run(kafka, "reassign", "--cancel", "--rollback", *flags, "--timeout", WAIT_S)
-    assert back.exit_code == 0 and replicas(zk, "at-once") == BEFORE, back.output
+    assert back.exit_code == 0 and replicas(zk, topic) == BEFORE, back.output
 
 
 def test_a_way_back_that_the_controller_does_not_look_at_is_made_true(
     kafka: RealKafka, zk: ZooKeeper, tmp_path: Path
 ) -> None:
-    flags = begin(kafka, zk, "turned", tmp_path)
-    ask_to_go_back(zk, "turned")
+    topic, flags = begin(kafka, zk, "turned", tmp_path)
+    ask_to_go_back(zk, topic)
     cancelled = run(kafka, "reassign", "--cancel", *flags, "--timeout", WAIT_S)
     assert cancelled.exit_code == 0, cancelled.output
-    assert asked(zk) is None and replicas(zk, "turned") == BEFORE and rates_by_broker(zk) == {}
+    assert asked(zk) is None and replicas(zk, topic) == BEFORE and rates_by_broker(zk) == {}
 
 
 def test_a_way_back_that_was_left_behind_is_taken_out(kafka: RealKafka, zk: ZooKeeper, tmp_path: Path) -> None:
-    flags = begin(kafka, zk, "left", tmp_path)
-    ask_to_go_back(zk, "left")
+    topic, flags = begin(kafka, zk, "left", tmp_path)
+    ask_to_go_back(zk, topic)
     faster = run(kafka, "reassign", "--execute", *flags, "--throttle", 50_000_000)
     assert faster.exit_code == 0, faster.output
-    eventually(lambda: replicas(zk, "left") == GOAL, "the move to end as planned", WAIT_S)
-    assert asked(zk) == plan(BEFORE, "left")  # for the next controller
+    eventually(lambda: replicas(zk, topic) == GOAL, "the move to end as planned", WAIT_S)
+    assert asked(zk) == plan(BEFORE, topic)  # for the next controller
     released = run(kafka, "reassign", "--cancel", *flags, "--timeout", WAIT_S)
     assert released.exit_code == 0, released.output
     assert "2 partitions were taken out of /admin/reassign_partitions" in released.stderr
-    assert asked(zk) is None and replicas(zk, "left") == GOAL and rates_by_broker(zk) == {}
+    assert asked(zk) is None and replicas(zk, topic) == GOAL and rates_by_broker(zk) == {}
 
 
 @pytest.mark.spec("ADM-106")
