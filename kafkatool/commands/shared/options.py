@@ -82,7 +82,14 @@ class KtCommand(click.Command):
         self._sections = sections or {}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the flags, and leave one way to the cluster where there are two."""
+        """Read the flags, each once unless it takes several values, and leave one way to the cluster where there are two."""
+        if not ctx.resilient_parsing:
+            _, _, given = self.make_parser(ctx).parse_args(args=list(args))
+            for option in given:
+                if isinstance(option, click.Option) and _takes_one(option) and given.count(option) > 1:
+                    raise UsageError(
+                        f"{option.opts[0]} is given twice: it takes one value, and the first would be lost"
+                    )
         rest = super().parse_args(ctx, args)
         if PARAMETER in ctx.params:
             choose_way(ctx)
@@ -120,6 +127,10 @@ class KtCommand(click.Command):
         for title, rows in self._definitions.items():
             with formatter.section(title):
                 formatter.write_dl(rows)
+
+
+def _takes_one(option: click.Option) -> bool:
+    return not (option.multiple or option.is_flag or option.count)
 
 
 # --- flags -----------------------------------------------------------------------------------------------------

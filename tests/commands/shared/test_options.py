@@ -221,3 +221,22 @@ def test_each_command_names_itself_to_a_broker_over_one_connection_unless_told_a
             said = [(request.client_software_name, request.client_software_version) for _, request in asked]
             assert [version for version, _ in asked] == [3] and said == [("kt", __version__)]
             assert broker.connections == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "topics describe --zookeeper z --topic a --topic=b",
+        "elect --zookeeper z --topic a --topic b",
+        "reassign --verify --zookeeper z --reassignment-json-file a --reassignment-json-file b",
+    ],
+)
+def test_what_takes_one_value_is_not_given_twice(line: str) -> None:
+    """Else all but the last would be lost without a word."""
+    result = CliRunner().invoke(kt, line.split())
+    assert result.exit_code == 2 and "is given twice" in result.stderr and result.stdout == ""
+
+
+def test_what_takes_several_values_is_given_as_often_as_one_likes() -> None:
+    line = "topics create --zookeeper 127.0.0.1:1 --topic a --partitions 1 --replication-factor 1 --config x=1 --config y=1"
+    assert "is given twice" not in CliRunner().invoke(kt, line.split()).output

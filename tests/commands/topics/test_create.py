@@ -239,7 +239,7 @@ def test_a_topic_too_large_for_a_znode_is_refused_with_both_numbers(zk: ZooKeepe
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--zookeeper", "NOBODY"), "no ZooKeeper: nothing listens at "),
+        (("NOBODY",), "no ZooKeeper: nothing listens at "),
         (("--cluster-id", "other"), "--cluster-id is other, but "),
         (
             ("--zk-max-bytes", 1024, "--config", "leader.replication.throttled.replicas=" + "0:1," * 500 + "0:1"),
@@ -259,8 +259,8 @@ def test_what_kafkas_tool_has_no_words_for_is_one_line_on_stderr(
         client.stop()
         client.close()
     before = nodes.tree(zk)
-    named = [f"127.0.0.1:{free_port()}" if flag == "NOBODY" else flag for flag in flags]
-    result = topics(zk_connect, "create", "--topic", "x", "--replica-assignment", "1", *named)
+    connect, flags = (f"127.0.0.1:{free_port()}", ()) if flags == ("NOBODY",) else (zk_connect, flags)
+    result = topics(connect, "create", "--topic", "x", "--replica-assignment", "1", *flags)
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
     assert said in result.stderr
     assert nodes.tree(zk) == before
