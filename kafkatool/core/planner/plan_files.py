@@ -348,10 +348,12 @@ def write_file(path: Path, text: str) -> Path | None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Replace ``path`` likewise without keeping what was there. Raises RefusedError.
+    """Replace ``path`` likewise without keeping what was there. Raises RefusedError, also where it is a device or a pipe.
 
     Several may do so at once, as a run and the --cancel of another kt: one of the contents stays, whole.
     """
+    if path.exists() and not path.is_file():  # root would put a file where /dev/null was
+        raise RefusedError(f"cannot write {path}: it is no file, and this is to be read again; nothing was changed")
     scratch = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_native_id()}.tmp")
     try:
         scratch.unlink(missing_ok=True)  # of a process of the same numbers that was killed

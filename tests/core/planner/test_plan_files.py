@@ -207,6 +207,16 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
         plan_files.write_file(tmp_path / "nodir" / "x.json", "a")
 
 
+@pytest.mark.spec("RSN-21X")
+def test_a_plan_is_not_put_where_a_device_or_a_pipe_is(tmp_path: Path) -> None:
+    """As root it would take the place of /dev/null; and a way back that went there is none."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(RefusedError, match=r"cannot write .*pipe: it is no file"):
+        plan_files.write_file(pipe, "a")
+    assert pipe.is_fifo() and list(tmp_path.iterdir()) == [pipe]
+
+
 @pytest.mark.spec("RSN-19X")
 def test_the_size_of_a_batch_is_its_entries_and_what_is_around_them() -> None:
     assert len(plan_json({})) == 29

@@ -90,7 +90,15 @@ def merge(
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Give a stream whose content becomes ``path`` at once when the block ends well; else nothing changes (SCL-22X)."""
+    """Give a stream whose content becomes ``path`` at once when the block ends well; else nothing changes (SCL-22X).
+
+    What is no file, as /dev/null or a pipe, is written into; of a link it is the file behind it that is replaced.
+    """
+    if path.exists() and not path.is_file():
+        with path.open("wb") as output:
+            yield output
+        return
+    path = path.resolve()
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     except OSError as e:

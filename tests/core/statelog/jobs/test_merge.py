@@ -1,8 +1,10 @@
 """Filters and counts of the merge, against Kafka's own merger and on small logs."""
 
 import itertools
+import os
 import pickle
 import re
+import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -314,6 +316,24 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [target]
     with pytest.raises(KafkatoolError), replacing(tmp_path / "no" / "dir"):
         pass
+
+
+@pytest.mark.spec("SCL-22X")
+def test_what_is_no_file_is_written_into_and_a_link_stays_one(tmp_path: Path) -> None:
+    """Else root would put a file where /dev/null was."""
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with replacing(pipe) as output:
+        output.write(b"through")
+    assert os.read(reading, 100) == b"through" and stat.S_ISFIFO(pipe.stat().st_mode)
+    os.close(reading)
+    link.symlink_to("target")
+    for content in (b"new", b"newer"):  # first the link leads nowhere
+        with replacing(link) as output:
+            output.write(content)
+        assert link.is_symlink() and (tmp_path / "target").read_bytes() == content
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe", "target"]
 
 
 def times(lines: list[bytes]) -> list[bytes]:
