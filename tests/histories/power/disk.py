@@ -21,7 +21,8 @@ _T = TypeVar("_T")
 class _Node(Generic[_T]):
     """``pending``: what was changed since the last sync, oldest first."""
 
-    def __init__(self) -> None:
+    def __init__(self, inode: int) -> None:
+        self.inode = inode
         self.pending: list[_T] = []
         self._synced = 0
 
@@ -43,8 +44,8 @@ class _Node(Generic[_T]):
 
 
 class _File(_Node[Wrote | Resized]):
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, inode: int) -> None:
+        super().__init__(inode)
         self._data = bytearray()
 
     def keep(self, change: Wrote | Resized) -> None:
@@ -76,8 +77,8 @@ class _File(_Node[Wrote | Resized]):
 class _Directory(_Node[Mapping[str, "_File | _Directory | None"]]):
     """A change of names: to each that it touches, what it leads to from then on."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, inode: int) -> None:
+        super().__init__(inode)
         self._names: dict[str, _File | _Directory] = {}
         self.now: dict[str, _File | _Directory] = {}
 
@@ -106,14 +107,15 @@ class Disk:
 
     def __init__(self, root: Path) -> None:
         self._path = root
-        self._nodes: dict[int, _File | _Directory] = {root.stat().st_ino: _Directory()}
+        inode = root.stat().st_ino
+        self._nodes: dict[int, _File | _Directory] = {inode: _Directory(inode)}
         self._syncing: dict[int, tuple[_File | _Directory, int]] = {}
 
     def take(self, change: Change) -> None:
         """Have it changed."""
         match change:
             case Made(parent, name, inode, is_directory):
-                self._nodes[inode] = made = _Directory() if is_directory else _File()
+                self._nodes[inode] = made = _Directory(inode) if is_directory else _File(inode)
                 self._directory(parent).change({name: made})
             case Renamed(parent, name, new_parent, new_name):
                 source, target = self._directory(parent), self._directory(new_parent)
@@ -144,13 +146,23 @@ class Disk:
             if isinstance(node, _Directory):
                 waiting += node.now.values()
 
-    def find_unnoted(self, chance: Random, below: Path | None = None) -> None:
-        """Count as changed, and unsynced, what the files have that nothing noted put there: as through a mapping.
+    def find_unnoted(self, chance: Random, below: Path | None = None) -> list[Change]:
+        """Count as changed, and unsynced, what is there though nothing noted it: as through a mapping; return it as notes.
 
-        Pages of a mapping come to the disk in any order.
+        So it is with a change whose process was killed before it had noted it. Pages of a mapping come to the disk in any
+        order.
         """
         where = below or self._path
-        self._compare(self._directory(where.stat().st_ino), where, chance)
+        found = self._unnoted_names(where)
+        for change in found:
+            self.take(change)
+        for path in sorted(where.rglob("*")):
+            node = self._nodes[path.stat().st_ino]
+            if isinstance(node, _File):
+                differences = _differences(node.inode, bytes(node.now), path.read_bytes(), chance)
+                node.pending += differences
+                found += differences
+        return found
 
     def left(self, chance: Random, below: Path | None = None) -> dict[PurePath, bytes | None]:
         """Draw what a power cut leaves: each path below the directory with its data, a directory without."""
@@ -173,18 +185,25 @@ class Disk:
         assert isinstance(directory, _Directory)
         return directory
 
-    def _compare(self, directory: _Directory, path: Path, chance: Random) -> None:
-        there = {one.name: one for one in sorted(path.iterdir())}
-        for name in sorted(directory.now.keys() - there.keys()):
-            directory.change({name: None})
-        for name, one in there.items():
-            if name not in directory.now:
-                directory.change({name: _Directory() if one.is_dir() else _File()})
-            node = directory.now[name]
+    def _unnoted_names(self, where: Path) -> list[Change]:
+        """Return what makes of the noted names those that are there: a file is known again by its inode."""
+        there = {(path.parent.stat().st_ino, path.name): path for path in sorted(where.rglob("*"))}
+        noted = dict(self._names(self._directory(where.stat().st_ino)))
+        gone = {inode: place for place, inode in noted.items() if place not in there}
+        found: list[Change] = []
+        for place, path in there.items():
+            inode = path.stat().st_ino
+            if noted.get(place) != inode:
+                was = gone.pop(inode, None)
+                found.append(Renamed(*was, *place) if was else Made(*place, inode, path.is_dir()))
+        return [*found, *(Removed(*place) for place in gone.values())]
+
+    def _names(self, directory: _Directory) -> Iterator[tuple[tuple[int, str], int]]:
+        """Yield each noted place below, its directory's inode and its name, with the inode that lies there."""
+        for name, node in directory.now.items():
+            yield (directory.inode, name), node.inode
             if isinstance(node, _Directory):
-                self._compare(node, one, chance)
-            else:
-                node.pending += _differences(bytes(node.now), one.read_bytes(), chance)
+                yield from self._names(node)
 
 
 def put(left: Mapping[PurePath, bytes | None], where: Path) -> None:
@@ -196,11 +215,13 @@ def put(left: Mapping[PurePath, bytes | None], where: Path) -> None:
             (where / name).write_bytes(data)
 
 
-def _differences(noted: bytes, there: bytes, chance: Random) -> list[Wrote | Resized]:
+def _differences(inode: int, noted: bytes, there: bytes, chance: Random) -> list[Wrote | Resized]:
     pages = range(0, len(there), _PAGE)
     changed = [at for at in pages if noted[at : at + _PAGE] != there[at : at + _PAGE]]
-    found: list[Wrote | Resized] = [Wrote(0, at, there[at : at + _PAGE]) for at in chance.sample(changed, len(changed))]
-    return [*found, Resized(0, len(there))] if len(there) < len(noted) else found
+    found: list[Wrote | Resized] = [
+        Wrote(inode, at, there[at : at + _PAGE]) for at in chance.sample(changed, len(changed))
+    ]
+    return [*found, Resized(inode, len(there))] if len(there) < len(noted) else found
 
 
 def _how_many(pending: list[_T], chance: Random) -> int:

@@ -1,7 +1,7 @@
 """The notes of one disk, in files that outlive the processes which write them: one for each life, the settled state first.
 
-A note is in its file before the call that it is of comes back, so after a kill -9 at most the last one is torn, and nobody
-relied on that.
+A note is in its file before the call that it is of comes back, so after a kill -9 at most the last change is not noted, or
+its note is torn, and nobody relied on that. What goes on in that directory does: the next life begins with what it finds.
 """
 
 import os
@@ -9,6 +9,7 @@ import pickle
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 from tests.histories.power.disk import Disk
 from tests.histories.power.noting import Change, present
@@ -31,6 +32,15 @@ class Writer:
 
     def close(self) -> None:
         os.close(self._fd)
+
+
+def begin(journal: Path, root: Path) -> Writer:
+    """Begin a life on what those before have left there; none of them is at work any more."""
+    unnoted = disk_of(journal, root).find_unnoted(Random(0))
+    writer = Writer(journal)
+    for change in unnoted:
+        writer.note(change)
+    return writer
 
 
 def settle(journal: Path, root: Path) -> None:

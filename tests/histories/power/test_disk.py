@@ -251,6 +251,32 @@ def test_what_was_changed_through_a_mapping_counts_as_unsynced(tmp_path: Path, s
 
 
 @pytest.mark.spec("HIS-47")
+def test_names_that_nothing_noted_are_those_of_the_same_files_and_unsynced(tmp_path: Path) -> None:
+    for name in ("target", "temporary", "removed"):
+        (tmp_path / name).write_bytes(name.encode())
+    disk, durable = Disk(tmp_path), list(present(tmp_path))
+    for change in durable:
+        disk.take(change)
+    (tmp_path / "temporary").rename(tmp_path / "target")
+    with (tmp_path / "removed").open("rb"):  # so that what is made does not get its inode
+        (tmp_path / "removed").unlink()
+        (tmp_path / "made").mkdir()
+        (tmp_path / "made" / "file").write_bytes(b"new")
+    notes = disk.find_unnoted(Random(0))
+    assert not disk.find_unnoted(Random(0)), "they are noted now"
+    found = [{str(path): data for path, data in disk.left(Random(seed)).items()} for seed in range(200)]
+    assert {left["target"] for left in found} == {b"target", b"temporary"}
+    assert all(left.get("temporary", b"temporary") == b"temporary" for left in found)
+    assert all(("temporary" in left) == (left["target"] == b"target") for left in found)
+    assert any("removed" in left for left in found) and any("removed" not in left for left in found)
+    assert {left.get("made/file") for left in found} >= {None, b"", b"new"}
+    again = Disk(tmp_path)
+    for change in (*durable, *notes):
+        again.take(change)
+    assert [again.left(Random(seed)) for seed in range(200)] == [disk.left(Random(seed)) for seed in range(200)]
+
+
+@pytest.mark.spec("HIS-47")
 def test_the_calls_are_those_of_before_when_it_is_over(tmp_path: Path) -> None:
     names = ("open", "write", "pwrite", "truncate", "ftruncate", "fsync", "rename", "replace", "unlink", "mkdir")
     before = [getattr(os, name) for name in names]

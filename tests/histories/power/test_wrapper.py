@@ -1,6 +1,8 @@
 """A process that the wrapper starts: killed, what it had synced is known; its clock and its disk are the harness's."""
 
+import contextlib
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -13,6 +15,7 @@ import pytest
 
 from tests.histories.power import control, journal
 from tests.histories.power.control import Troubles
+from tests.histories.power.noting import Wrote
 from tests.paths import ROOT
 
 _APPENDS = """
@@ -106,6 +109,27 @@ def test_after_kill_nine_it_is_known_what_was_synced(tmp_path: Path) -> None:
         assert all(len(left) >= 8 * synced for left in lefts), lives
         assert all(written.startswith(left.rstrip(b"\0")) for left in lefts), lives
     assert synced >= 200
+
+
+@pytest.mark.spec("HIS-47")
+def test_what_a_life_was_killed_before_it_had_noted_the_next_finds_and_syncs(tmp_path: Path) -> None:
+    place = Place(tmp_path, _APPENDS)
+    with place.started("synced") as process:
+        _numbers(process, 2)
+    (life,) = [path for path in place.journal.iterdir() if path.name == "000001"]
+    with life.open("rb") as file:
+        ends, last = [0], 0
+        with contextlib.suppress(EOFError):
+            while True:
+                if isinstance(pickle.load(file), Wrote):
+                    last = ends[-1]
+                ends.append(file.tell())
+    os.truncate(life, last)  # as if it had died there
+    with place.started("synced") as process:
+        synced = _numbers(process, 2)
+    written = (place.root / "log").read_bytes()
+    for left in place.lefts(50):
+        assert len(left) >= 8 * synced and written.startswith(left.rstrip(b"\0"))
 
 
 @pytest.mark.spec("HIS-47")

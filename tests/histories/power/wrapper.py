@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.histories.power.control import Reader
-from tests.histories.power.journal import Writer
+from tests.histories.power.journal import begin
 from tests.histories.power.noting import Noting
 
 _NS: Final = 1_000_000_000
@@ -53,7 +53,7 @@ def main() -> None:
     machine = _Machine(Path(control))
     time.time, time.time_ns = machine.time, machine.time_ns
     sys.argv = [module, *arguments]
-    note = Writer(Path(journal)).note
+    note = begin(Path(journal), Path(root)).note
     with Noting(Path(root), note, before_write=machine.before_write, before_sync=machine.before_sync):
         runpy.run_module(module, run_name="__main__", alter_sys=True)
 
