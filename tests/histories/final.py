@@ -9,7 +9,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from tests.histories.clients import facts
 from tests.histories.clients.librdkafka import Cell
 from tests.histories.clients.values import decode, key_of, partition_of, topic_of
-from tests.histories.history import FAIL, OK, HistoryWriter
+from tests.histories.history import FAIL, OK
+from tests.histories.writer import HistoryWriter
 
 _PATIENCE_S: Final = 180
 _ANEW_S: Final = 10.0

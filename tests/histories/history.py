@@ -1,16 +1,14 @@
-"""What clients saw of a run, line by line: written as it happens, read back whole and checked for form.
+"""What clients saw of a run, read from its file and checked for form.
 
 One JSON object a line, the header first. Every operation has two lines, its invocation and its completion; facts that no
 record tells (committed offsets, ends of logs) are operations, too. docs/histories.md has the format.
 """
 
 import gc
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple, Self, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
@@ -123,9 +121,6 @@ class History(NamedTuple):
     def options(self) -> Mapping[str, Any]:
         options: Mapping[str, Any] = self.header["options"]
         return options
-
-
-# --- reading --------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -290,57 +285,3 @@ def _commit(part: list[Any]) -> Commit:
 
 
 _PARTS: Final[Mapping[str, Callable[[list[Any]], Part]]] = {"send": _send, "poll": _poll, "offsets": _commit}
-
-
-# --- writing --------------------------------------------------------------------------------------------------------
-
-
-class HistoryWriter:
-    """Appends lines for all of a run's clients, from any thread; what is written reaches the file within a second."""
-
-    def __init__(self, path: Path, header: Mapping[str, Any], clock: Callable[[], int] = time.monotonic_ns) -> None:
-        self._file: BinaryIO = path.open("wb")
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._count = 0
-        self._flushed = clock()
-        self._file.write(orjson.dumps({"history": VERSION, **header}) + b"\n")
-        self._file.flush()
-
-    def write(self, process: Process, kind: str, f: str, value: Any = None, **more: Any) -> None:
-        """Append a line; order in the file is order in time."""
-        with self._lock:
-            if self._file.closed:
-                return  # a worker that was given up speaks after the end
-            now = self._clock()
-            entry = {
-                "index": self._count,
-                "time": now,
-                "process": process,
-                "type": kind,
-                "f": f,
-                "value": value,
-                **more,
-            }
-            self._file.write(orjson.dumps(entry, option=orjson.OPT_NON_STR_KEYS) + b"\n")
-            self._count += 1
-            if now - self._flushed > 500_000_000:
-                self._file.flush()
-                self._flushed = now
-
-    @property
-    def count(self) -> int:
-        return self._count
-
-    def now(self) -> int:
-        return self._clock()
-
-    def close(self) -> None:
-        with self._lock:
-            self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

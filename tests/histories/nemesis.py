@@ -20,7 +20,7 @@ from tests.faults.schedule import BEFORE_THEM_IN_SYNC, Step, steps, steps_of
 from tests.faults.world import BROKERS, FLUSHED, OPTIONS, World
 from tests.histories.frames.doors import DooredKafka, Doors
 from tests.histories.frames.rules import draw
-from tests.histories.history import HistoryWriter
+from tests.histories.writer import HistoryWriter
 from tests.integration.load import await_in_sync, make_topic
 from tests.waiting import eventually
 

@@ -11,12 +11,36 @@ letter, which nobody sent.
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from tests.histories.history import History, read
+from tests.histories.writer import DELETE_RETENTION_MS, Header
 
+HEADER: Final[Header] = {
+    "seed": 1,
+    "source": "ours",
+    "version": "",
+    "brokers": 3,
+    "client": "",
+    "options": {
+        "acks": "all",
+        "idempotent": True,
+        "in_flight": 5,
+        "transactional": True,
+        "isolation": "read_committed",
+        "via": "assign",
+        "reset": "earliest",
+        "min_isr": 2,
+        "unclean": False,
+        "cleanup": "delete",
+        "delete_retention_ms": DELETE_RETENTION_MS,
+        "client": "",
+        "faults": False,
+    },
+}
+"""A header for what is written by a HistoryWriter."""
 _STEP = 1000  # ns from line to line
 
 

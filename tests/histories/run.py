@@ -25,9 +25,10 @@ from tests.histories.clients.librdkafka import Cell
 from tests.histories.final import read_everything
 from tests.histories.frames.doors import Doors
 from tests.histories.frames.record import Record
-from tests.histories.history import HistoryWriter, read_file
+from tests.histories.history import read_file
 from tests.histories.timeline import write_page
 from tests.histories.verdict import CLEAN, Verdict, judge
+from tests.histories.writer import DELETE_RETENTION_MS, Header, HistoryWriter
 
 WORKERS: Final = 24  # of which half wait for a leader that is away, most of the time
 _AHEAD: Final = 8  # keys whose topics are there before they are needed
@@ -46,7 +47,7 @@ def cell_of(seed: int) -> Cell:
     )
 
 
-def header(seed: int, stage: nemesis.Stage, cell: Cell, steps: int) -> dict[str, Any]:
+def header(seed: int, stage: nemesis.Stage, cell: Cell, steps: int) -> Header:
     return {
         "seed": seed,
         "source": stage.source,
@@ -64,6 +65,7 @@ def header(seed: int, stage: nemesis.Stage, cell: Cell, steps: int) -> dict[str,
             "min_isr": 2,
             "unclean": False,
             "cleanup": "delete",
+            "delete_retention_ms": DELETE_RETENTION_MS,
             "client": "confluent-kafka",
             "faults": steps != 0 or stage.doors is not None,
             "flushed": stage.flushed,

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from tests.histories.allowed import why_allowed
 from tests.histories.graph import PASSES
+from tests.histories.history import read
 from tests.histories.notation import history, lines
 from tests.histories.verdict import judge
 from tests.histories.versions import Finding
@@ -31,6 +33,7 @@ READ = "; 1 ends x:0..1 ; 1 final x:1"
         ("", 2, "no header"),
         ("0i s x=a@? ; 0i s x=b@?", 2, "line 2 is of process 0, which has ended"),
         ("0 s x=a@0 ; 1i s x=b@? ; 2i s x=c@? ; 3 p x:a@0", 3, "only 1 of 3 sends were acknowledged"),
+        (f"0 s x=a@0 ; 2i s x=c@? ; 3 p x:a@0 {READ}", 0, "operations: ends ok 1, final ok 1, poll ok 1, send info 1,"),
         ("0 s x=a@0 ; 0 s y=b@0 ; 1 p x:a@0", 3, "keys 1 were never polled"),
         (
             "0 s x=a@0 ; 0 s y=b@0 ; 1 p x:a@0 y:b@0 ; 1 ends x:0..1 ; 1 final x:1",
@@ -38,7 +41,7 @@ READ = "; 1 ends x:0..1 ; 1 final x:1"
             "keys 1 were not read to their ends",
         ),
     ],
-    ids=["clean", "found", "no header", "malformed", "few sends", "not polled", "unread"],
+    ids=["clean", "found", "no header", "malformed", "few sends", "just half", "not polled", "unread"],
 )
 def test_how_check_history_ends(tmp_path: Path, text: str, code: int, says: str) -> None:
     file = tmp_path / "history.jsonl"
@@ -81,6 +84,29 @@ def test_the_command_says_a_line_for_each_kind_and_all_as_json(tmp_path: Path) -
     assert [len(anomaly["findings"]) for anomaly in document["anomalies"]] == [1, 1, 1, 2]
 
 
+@pytest.mark.spec("HIS-4")
+def test_of_each_kind_the_smallest_instance_is_told() -> None:
+    """The fewest lines, and of those the first; the page's reader begins there."""
+    held_three, held_two = "1 p x:b@0 ; 2 p x:c@0", "3 p x:f@4"
+    verdict = judge(history(f"0 s x=a@0 ; 0 s x=e@4 ; 4 p x:a@0,e@4 ; {held_three} ; {held_two}"))
+    (anomaly,) = [each for each in verdict.anomalies if each.kind == "inconsistent-offsets"]
+    sizes = [len(finding.lines) for finding in anomaly.findings]
+    assert sizes[0] > sizes[1] and anomaly.smallest is anomaly.findings[1]
+    assert f"inconsistent-offsets 2 times: {anomaly.smallest.text}" in "\n".join(verdict.lines())
+
+
+@pytest.mark.spec("HIS-4")
+@pytest.mark.skipif(not (ROOT / ".venv" / "installed-test").exists(), reason="scripts/setup would install first")
+def test_the_script_passes_on_what_the_checker_says(tmp_path: Path) -> None:
+    file = tmp_path / "history.jsonl"
+    file.write_bytes(b"".join(lines(f"0 s x=a@0 ; 1 p x:b@0 {READ}")))
+    script = ROOT / "scripts" / "check-history"
+    done = subprocess.run([script, str(file)], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "ANOMALY: inconsistent-offsets 1 times" in done.stdout, done.stdout + done.stderr
+    usage = subprocess.run([script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert usage.returncode == 2 and "usage: scripts/check-history" in usage.stderr
+
+
 @pytest.mark.spec("HIS-1")
 def test_the_analyser_imports_no_client_and_no_broker() -> None:
     analyser = ("history", "versions", "reads", "sends", "atomic", "groups", "logs", "graph", "allowed", "verdict")
@@ -94,7 +120,21 @@ def test_the_analyser_imports_no_client_and_no_broker() -> None:
                 imported |= {f"{node.module}.{a.name}" if of_a_room else str(node.module) for a in node.names}
     own = {f"tests.histories.{name}" for name in analyser}
     others = {name.partition(".")[0] for name in imported - own}
-    assert others <= sys.stdlib_module_names | {"orjson"} and "random" not in others
+    assert others <= sys.stdlib_module_names | {"orjson"}
+    assert not others & {"time", "datetime", "random", "secrets", "uuid", "threading", "socket", "subprocess", "os"}
+
+
+@pytest.mark.spec("HIS-1")
+def test_whoever_wrote_a_history_all_its_anomalies_are_the_same() -> None:
+    """Only whether some are allowed follows from the source."""
+    text = "0 s x=a@0 ; 0 s y=c@0 ; 1 p x:b@0 ; 2 p x:Z@1 ; 3 ends x:0..2,y:0..1 ; 3 final x:1,y:1"
+    header, *rest = lines(text)
+    found = [
+        judge(read([orjson.dumps(orjson.loads(header) | {"source": source}) + b"\n", *rest])).anomalies
+        for source in ("ours", "kafka", "simulation")
+    ]
+    assert found[0] == found[2] and [a.kind for a in found[0]] == [a.kind for a in found[1]]
+    assert [a.findings for a in found[0]] == [a.findings for a in found[1]]
 
 
 @pytest.mark.spec("HIS-4")

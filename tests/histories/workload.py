@@ -8,7 +8,8 @@ from typing import Any, Final, Protocol
 from confluent_kafka import KafkaException
 
 from tests.histories.clients.librdkafka import Cell, Client, Ended, Runs
-from tests.histories.history import FAIL, INFO, OK, HistoryWriter
+from tests.histories.history import FAIL, INFO, OK
+from tests.histories.writer import HistoryWriter
 
 ACTIVE: Final = 8
 VALUES_A_KEY: Final = 256  # then another takes its place

@@ -15,8 +15,9 @@ from confluent_kafka import KafkaException
 from tests.histories.clients.librdkafka import Cell, Client
 from tests.histories.clients.values import PARTITIONS, topic_of
 from tests.histories.frames.record import Record
-from tests.histories.history import FAIL, OK, HistoryWriter
+from tests.histories.history import FAIL, OK
 from tests.histories.workload import ABORT, COMMIT, Keys, Worker
+from tests.histories.writer import HistoryWriter
 from tests.waiting import eventually
 
 _PROCESSES: Final = 100  # of one actor: the next one's are above

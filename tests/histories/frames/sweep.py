@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tests.histories.clients.librdkafka import Cell
 from tests.histories.clients.values import PARTITIONS
@@ -25,8 +25,9 @@ from tests.histories.frames.record import Record
 from tests.histories.frames.rules import MOMENTS, NEVER_LATE, Act, Call, Late, Lose, Rule
 from tests.histories.frames.stage import BROKERS, Kafkas, Ours, Stage
 from tests.histories.frames.stories import ACTORS, STORIES, Tale
-from tests.histories.history import HistoryWriter, read_file
+from tests.histories.history import read_file
 from tests.histories.verdict import CLEAN, Verdict, judge
+from tests.histories.writer import DELETE_RETENTION_MS, Header, HistoryWriter
 
 _LATE_S: Final = 0.3
 MANNERS: Final = (*MOMENTS, "lost", "late")
@@ -83,7 +84,7 @@ class Point(NamedTuple):
         return Lose() if self.manner == "lost" else Late(_LATE_S)
 
 
-def header(stage: Stage, cell: Cell, **more: Any) -> dict[str, Any]:
+def header(stage: Stage, cell: Cell, *, late_end_txn: bool = False) -> Header:
     """Return the header of a story's history."""
     return {
         "seed": 0,  # nothing is drawn within a story
@@ -102,9 +103,10 @@ def header(stage: Stage, cell: Cell, **more: Any) -> dict[str, Any]:
             "min_isr": 2,
             "unclean": False,
             "cleanup": "delete",
+            "delete_retention_ms": DELETE_RETENTION_MS,
             "client": "confluent-kafka",
             "faults": True,
-            **more,
+            "late_end_txn": late_end_txn,
         },
     }
 

@@ -17,9 +17,10 @@ from tests.histories.frames.rules import Call, Late, Rule
 from tests.histories.frames.stage import Kafkas, Ours, Stage
 from tests.histories.frames.stories import Tale
 from tests.histories.frames.sweep import header
-from tests.histories.history import FAIL, OK, History, HistoryWriter, read_file
+from tests.histories.history import FAIL, OK, History, read_file
 from tests.histories.verdict import Verdict, judge
 from tests.histories.workload import ABORT, COMMIT
+from tests.histories.writer import HistoryWriter
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 _PATIENCE_S = 240

@@ -10,7 +10,9 @@ from tests.histories import nemesis
 from tests.histories.frames.doors import Doors
 from tests.histories.frames.record import Record, read_frames
 from tests.histories.frames.test_proxy import Client, Stub
-from tests.histories.history import HistoryWriter, read_file
+from tests.histories.history import read_file
+from tests.histories.notation import HEADER
+from tests.histories.writer import HistoryWriter
 from tests.serving import serving
 
 
@@ -19,7 +21,7 @@ from tests.serving import serving
 def test_a_request_is_meddled_with_between_two_fault_lines(seed: int, done: str, tmp_path: Path) -> None:
     stub, doors, stop = Stub(), Doors(Record(tmp_path / "frames.jsonl")), threading.Event()
     file = tmp_path / "history.jsonl"
-    with serving(stub.serve) as port, HistoryWriter(file, {"options": {}}) as writer:
+    with serving(stub.serve) as port, HistoryWriter(file, HEADER) as writer:
         door = doors.make(1, port)
         with Client(door.port, "rdkafka") as client:
             client.ask(1)

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from kafkatool.core.protocol.records.batches import CONTROL, TRANSACTIONAL
 from tests.broker.replication.world import Clock
 from tests.core.zookeeper.memory import MemoryEnsemble
-from tests.histories.history import FAIL, INFO, OK, HistoryWriter, read_file
+from tests.histories.history import FAIL, INFO, OK, read_file
 from tests.histories.power.disk import Disk
 from tests.histories.power.noting import Noting
 from tests.histories.simulated.brokers import (
@@ -30,6 +30,7 @@ from tests.histories.simulated.faults import KINDS, SESSION_MS, Fault, Faults, d
 from tests.histories.simulated.members import Member, committed_of
 from tests.histories.simulated.transactors import Transactor, Transformer
 from tests.histories.verdict import Verdict, judge
+from tests.histories.writer import DELETE_RETENTION_MS, Header, HistoryWriter, Options
 
 DISKS: Final = "disks"
 _SETTLED_MS: Final = 6000
@@ -269,8 +270,8 @@ def _batches(broker: Broker, key: int) -> list[tuple[int, int, int, int, int, bo
     ]
 
 
-def _header(schedule: Schedule) -> dict[str, Any]:
-    options = {
+def _header(schedule: Schedule) -> Header:
+    options: Options = {
         "acks": "all",
         "idempotent": True,
         "transactional": True,
@@ -281,6 +282,7 @@ def _header(schedule: Schedule) -> dict[str, Any]:
         "min_isr": 2,
         "unclean": False,
         "cleanup": "compact" if schedule.compacted else "delete",
+        "delete_retention_ms": DELETE_RETENTION_MS,
         "client": "simulated",
         "faults": True,
     }
