@@ -131,7 +131,7 @@ def remove(path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """The files of the plan in file ``plan``; for one from stdin they lie in the working directory.
+    """The files of the plan in file ``plan``; for one from stdin or a pipe (``<(…)``) they lie in the working directory.
 
     ``own_rollback``: a file for the way back other than the one beside the plan.
     """
@@ -150,12 +150,16 @@ class RunFiles:
         return self.own_rollback if self.own_rollback is not None else self._beside("rollback.json")
 
     def _beside(self, kind: str) -> Path:
-        stem = "reassignment" if self.plan == STDIN else self.plan.removesuffix(".json")
+        stem = "reassignment" if self._is_stream else self.plan.removesuffix(".json")
         return Path(f"{stem}.{kind}")
 
     @property
     def _locked(self) -> tuple[Path, Path | None]:
-        return (Path(), None) if self.plan == STDIN else (Path(self.plan), self._beside("lock"))
+        return (Path(), None) if self._is_stream else (Path(self.plan), self._beside("lock"))
+
+    @property
+    def _is_stream(self) -> bool:
+        return self.plan == STDIN or self.plan.startswith("/dev/")
 
     def alone(self) -> AbstractContextManager[None]:
         """Carry out the plan while the block runs, seen by others. Raises HeldError: another kt does."""

@@ -72,6 +72,20 @@ def test_a_plan_that_an_editor_has_replaced_is_still_locked_for_others(tmp_path:
     assert not files.is_carried_out() and list(tmp_path.iterdir()) == [plan]
 
 
+@pytest.mark.spec("RSN-22X", "RSN-20X")
+@pytest.mark.parametrize("plan", ["-", "/dev/stdin", "/dev/fd/63"])
+def test_what_belongs_to_a_plan_from_a_pipe_lies_in_the_working_directory(
+    plan: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = RunFiles(plan)
+    assert (files.state, files.rollback) == (Path("reassignment.state.json"), Path("reassignment.rollback.json"))
+    with files.alone():
+        with pytest.raises(run_lock.HeldError), RunFiles("-").alone():
+            pass
+        assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.spec("RSN-22X")
 def test_the_file_that_a_killed_holder_has_left_is_taken_again(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
