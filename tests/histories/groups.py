@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.histories.history import FAIL, NEVER, OK, Operation, Process, Rebalance
+from tests.histories.history import ASSIGNING, FAIL, NEVER, OK, Operation, Process, Rebalance
 from tests.histories.versions import Finding, Versions
 
 
@@ -51,14 +51,22 @@ class _Series:
         self._lines: list[int] = []
         self._times: list[int] = []
         self._highest: list[int] = []
+        self._offsets: list[int] = []
 
     def add(self, line: int, time: int, offset: int) -> None:
         self._lines.append(line)
         self._times.append(time)
+        self._offsets.append(offset)
         self._highest.append(max(offset, self._highest[-1] if self._highest else offset))
 
     def before_line(self, line: int) -> int | None:
         return self._at(bisect_left(self._lines, line))
+
+    def before_line_without(self, line: int, own: int) -> int | None:
+        """Leave out what was told in one line; from there on it is few that are looked at one by one."""
+        until = self.before_line(own)
+        at, end = bisect_left(self._lines, own + 1), bisect_left(self._lines, line)
+        return max((each for each in (until, *self._offsets[at:end]) if each is not None), default=None)
 
     def before_time(self, time: int) -> int | None:
         return self._at(bisect_left(self._times, time))
@@ -108,18 +116,21 @@ def committed_offsets(versions: Versions) -> Iterator[Finding]:
 def _resumes(versions: Versions, committed: _Committed) -> Iterator[Finding]:
     fresh: dict[tuple[Process, int], Rebalance] = {}  # assigned, and nothing polled yet
     for operation in versions.history.operations:
+        if operation.f in ASSIGNING and operation.type != FAIL:
+            kept = () if operation.from_start else operation.value or ()
+            fresh = {of: event for of, event in fresh.items() if of[0] != operation.process or of[1] in kept}
         lost = set()
         for event in operation.rebalance:
             for key in event.keys:
                 fresh.pop((operation.process, key), None)
-                if event.what == "assigned" and key not in lost:
-                    fresh[operation.process, key] = event
-                else:
+                if event.what != "assigned":
                     lost.add(key)  # what is polled of it in this operation may be from before
+                elif operation.group is not None:
+                    fresh[operation.process, key] = event
         for poll in operation.polls:
             for key, (offsets, _) in poll.runs.items():
                 assigned = fresh.pop((operation.process, key), None)
-                if assigned is None or operation.completed == NEVER:
+                if assigned is None or key in lost or operation.completed == NEVER:
                     continue
                 of, resume, order = (operation.group, key), offsets[0], versions.orders[key]
                 low = committed.low[of].before_time(assigned.time)
@@ -128,7 +139,8 @@ def _resumes(versions: Versions, committed: _Committed) -> Iterator[Finding]:
                         f"group {operation.group} had committed {low} of key {key}; its next owner resumed at {resume}"
                     )
                     yield Finding("commit-lost", key, text, (operation.completed,))
-                high = committed.high[of].before_line(operation.completed)
+                # Its own commit was asked for when this poll was over.
+                high = committed.high[of].before_line_without(operation.completed, operation.invoked)
                 first = order.place_from(max(high or 0, order.start))
                 passed = [
                     value
@@ -150,10 +162,17 @@ def _committed_itself(operation: Operation) -> dict[int, int]:
     return found
 
 
+def _passes(commits: list[tuple[int, int, bool]], offset: int) -> int:
+    """Return the line of the first commit that certainly passed an offset, else of the last that may have, or NEVER."""
+    lines = [(line, certain) for line, to, certain in commits if to > offset]
+    certain = next((line for line, is_certain in lines if is_certain), NEVER)
+    return certain if certain != NEVER or not lines else lines[-1][0]
+
+
 def group_skips(versions: Versions) -> Iterator[Finding]:
     """Find values that a group committed past without any of its members having got them (HIS-38)."""
     polled: dict[tuple[str | None, int], dict[int | None, int]] = defaultdict(dict)  # value -> line that tells
-    passing: dict[tuple[str | None, int], list[tuple[int, int]]] = defaultdict(list)  # line, offset
+    passing: dict[tuple[str | None, int], list[tuple[int, int, bool]]] = defaultdict(list)  # line, offset, certain
     last: dict[tuple[str | None, int], int] = {}
     for operation in versions.history.operations:
         if operation.group is None:
@@ -170,9 +189,9 @@ def group_skips(versions: Versions) -> Iterator[Finding]:
             # A commit behind polls of its operation is asked for at some moment after them.
             line = operation.completed if operation.polls else operation.invoked
             for key, to in commit.offsets.items() if commit.outcome != FAIL else ():
-                passing[operation.group, key].append((line, to))
+                passing[operation.group, key].append((line, to, commit.outcome == OK))
         if operation.f == "committed" and operation.type == OK:
-            last.update({(operation.group, key): to for key, to in operation.value.items() if to is not None})
+            last.update({(operation.group, key): to or 0 for key, to in operation.value.items()})
     for (group, key), to in sorted(last.items(), key=str):
         order, mine = versions.order(key), polled[group, key]
         commits = passing[group, key]
@@ -180,7 +199,7 @@ def group_skips(versions: Versions) -> Iterator[Finding]:
             value, offset = order.values[place], order.offsets[place]
             if value not in order.seen or value is None or versions.is_removed(order, value, offset):
                 continue
-            by = next((line for line, o in commits if o > offset), NEVER)
+            by = _passes(commits, offset)
             if mine.get(value, NEVER) > by or (by == NEVER and value not in mine):
                 text = f"group {group} committed past {value} at {offset} of key {key}, which no member had got"
                 lines = (*versions.witnesses(key, value), *((by,) if by != NEVER else ()))

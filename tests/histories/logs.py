@@ -74,26 +74,36 @@ def lost_writes(versions: Versions) -> Iterator[Finding]:
             if offset > furthest:
                 break
             for value in order.all_values(place):
-                if value in order.seen or order.last_offset(value) != offset or value not in versions.writers:
+                if value in order.seen or order.last_offset(value) != offset or not _is_proven(versions, key, value):
                     continue
-                if versions.is_proven(*versions.writers[value]) and not versions.is_removed(order, value, offset):
+                if not versions.is_removed(order, value, offset):
                     text = f"{value} at {offset} of key {key} was never read, but {furthest} was"
                     yield Finding("lost-write", key, text, versions.witnesses(key, value))
+
+
+def _is_proven(versions: Versions, key: int, value: int) -> bool:
+    """Tell whether a value certainly was written to this key; to another it is a phantom here, and told as that."""
+    writer = versions.writers.get(value)
+    return writer is not None and writer[1].key == key and versions.is_proven(*writer)
 
 
 def readings(versions: Versions) -> dict[int, Reading]:
     """Tell of each key how far the final phase came (HIS-27)."""
     ends: dict[int, int] = {}
-    finals: dict[int, tuple[int, int | None]] = {}  # key -> position, the end told before
+    first: dict[int, int] = {}  # key -> the line of the first end told
+    finals: dict[int, tuple[int, bool]] = {}  # key -> position, whether an end had been told before
     for operation in versions.history.operations:
         if operation.type == OK and operation.f == "ends":
-            ends.update({key: end for key, (_, end) in operation.value.items()})
+            for key, (_, end) in operation.value.items():
+                ends[key] = end
+                first.setdefault(key, operation.completed)
         elif operation.type == OK and operation.f == "final":
-            finals.update({key: (position, ends.get(key)) for key, position in operation.value.items()})
+            for key, position in operation.value.items():
+                finals[key] = (position, first.get(key, NEVER) < operation.invoked)
     found: dict[int, Reading] = {}
     for key in versions.orders:
-        position, end = finals.get(key, (None, None))
-        if position is None or end is None:
+        position, asked = finals.get(key, (0, False))
+        if not asked:
             found[key] = "unread"
         else:
             found[key] = "stuck" if position < ends[key] else "read"
@@ -112,14 +122,8 @@ def unseen(versions: Versions) -> Iterator[Finding]:
         if reading[send.key] != "read":
             continue
         acknowledged = operation.type == OK if operation.transactional else send.outcome == OK
-        order = versions.orders[send.key]
-        if not acknowledged or value in order.seen:
+        if not acknowledged or value in versions.orders[send.key].seen or versions.is_gone(send):
             continue
-        offset = send.offset
-        if offset is not None and versions.is_removed(order, value, offset):
-            continue
-        if offset is None and (order.start or versions.compacted):
-            continue  # it may have lain below the start
         text = f"{value} was acknowledged for key {send.key}, which was read to its end without it"
         yield Finding("unseen", send.key, text, versions.witnesses(send.key, value))
 
@@ -129,7 +133,7 @@ def ends_backwards(versions: Versions) -> Iterator[Finding]:
     highest: dict[
         tuple[int, str | None], list[tuple[int, int]]
     ] = {}  # of each key: line of completion, highest end yet
-    deleted: dict[int, tuple[int, int]] = {}  # key -> start, line of the first answer that told it
+    deleted: dict[int, list[tuple[int, int]]] = defaultdict(list)  # key -> line of the answer, highest start yet
     for operation in versions.history.operations:  # by completion
         if operation.type == OK and operation.f == "ends":
             for key, (start, end) in operation.value.items():
@@ -139,21 +143,22 @@ def ends_backwards(versions: Versions) -> Iterator[Finding]:
                     text = f"the end of key {key} went back from {before[1]} to {end}"
                     yield Finding("end-backwards", key, text, (before[0], operation.completed))
                 told.append((operation.completed, max(end, told[-1][1] if told else -1)))
-                yield from _start_backwards(operation, key, start, deleted.get(key))
+                yield from _start_backwards(operation, key, start, deleted[key])
         elif operation.type == OK and operation.f == "delete":
             for key, start in operation.value.items():
-                if start > deleted.get(key, (-1, 0))[0]:
-                    deleted[key] = (start, operation.completed)
+                if not deleted[key] or start > deleted[key][-1][1]:
+                    deleted[key].append((operation.completed, start))
         elif deleted and operation.completed != NEVER:
             for poll in operation.polls:
                 for key, (offsets, _) in poll.runs.items():
-                    yield from _start_backwards(operation, key, min(offsets), deleted.get(key))
+                    yield from _start_backwards(operation, key, min(offsets), deleted[key])
 
 
-def _start_backwards(operation: Operation, key: int, start: int, deleted: tuple[int, int] | None) -> Iterator[Finding]:
-    if deleted is not None and start < deleted[0] and deleted[1] < operation.invoked:
-        text = f"key {key} was there from {start} on after its records below {deleted[0]} had been deleted"
-        yield Finding("start-backwards", key, text, (deleted[1], operation.completed))
+def _start_backwards(operation: Operation, key: int, start: int, deleted: list[tuple[int, int]]) -> Iterator[Finding]:
+    line, highest = next((told for told in reversed(deleted) if told[0] < operation.invoked), (0, start))
+    if start < highest:
+        text = f"key {key} was there from {start} on after its records below {highest} had been deleted"
+        yield Finding("start-backwards", key, text, (line, operation.completed))
 
 
 def compaction(versions: Versions) -> Iterator[Finding]:
@@ -164,24 +169,27 @@ def compaction(versions: Versions) -> Iterator[Finding]:
     finals = _final_polls(versions)
     for key, order in sorted(versions.orders.items()):
         if reading[key] == "read":
-            for offset in sorted(set(order.newest.values())):
+            for offset in sorted(set(order.newest.values()) - order.conflicts.keys()):
                 value = order.log[offset]
-                proven = value in versions.writers and versions.is_proven(*versions.writers[value])
-                if proven and offset >= order.start and value > 0 and value not in finals[key]:
+                there = offset >= order.start and value >= 0 and _is_proven(versions, key, value)
+                if there and value not in finals[key]:
                     text = f"{value}, the newest of its record key, is missing from the last read of key {key}"
                     yield Finding("compacted-lost", key, text, versions.witnesses(key, value))
     yield from _skipped_tombstones(versions)
 
 
 def _final_polls(versions: Versions) -> dict[int, set[int | None]]:
-    """Return what each key's last readers from the start saw: polls of processes that sent nothing and said final."""
-    finishers = {o.process for o in versions.history.operations if o.f == "final"}
+    """Return what each key's last reader from the start saw: the polls of the process that said final of it last."""
+    finals = [o for o in versions.history.operations if o.f == "final" and o.type == OK]
+    finishers = {key: operation.process for operation in finals for key in operation.value}
+    processes = set(finishers.values())
     found: dict[int, set[int | None]] = defaultdict(set)
     for operation in versions.history.operations:
-        if operation.process in finishers:
+        if operation.process in processes:
             for poll in operation.polls:
                 for key, (_, values) in poll.runs.items():
-                    found[key].update(values)
+                    if finishers.get(key) == operation.process:
+                        found[key].update(values)
     return found
 
 

@@ -15,8 +15,7 @@ def polls(versions: Versions) -> Iterator[Finding]:
         if operation.f in ASSIGNING:
             if operation.type != FAIL:
                 kept = () if operation.from_start else operation.value or ()
-                positions[operation.process] = {key: mine[key] for key in kept if key in mine}
-            continue
+                mine = positions[operation.process] = {key: mine[key] for key in kept if key in mine}
         moved = {key for event in operation.rebalance for key in event.keys}
         for key in moved:
             mine.pop(key, None)

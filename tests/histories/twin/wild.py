@@ -1,0 +1,211 @@
+"""Histories that no run would give: what one analyser says of them, the other has to say, too.
+
+Many changes at once, none of them with a kind that must be found: here the two analysers are compared, and nothing else.
+A history stays well formed all the same (HIS-14).
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tests.histories.model import CHANGES, CHANGES_OF_GROUPS
+
+Entries = list[dict[str, Any]]
+
+
+def options(chance: random.Random) -> dict[str, Any]:
+    """Draw what of a header changes what is found."""
+    if chance.random() < 0.6:
+        return {}
+    return {"cleanup": "compact", "delete_retention_ms": chance.choice([0, 86_400_000])}
+
+
+def spoil(entries: Entries, chance: random.Random) -> None:
+    """Make one to six changes."""
+    for _ in range(chance.randint(1, 6)):
+        chance.choice((*_WILD, *_WILD, *CHANGES, *CHANGES_OF_GROUPS))(entries, chance)
+
+
+def _told(entries: Entries, f: str = "") -> list[dict[str, Any]]:
+    return [each for each in entries if each["type"] != "invoke" and (not f or each["f"] == f)]
+
+
+def _parts(entries: Entries, kind: str) -> Iterator[list[Any]]:
+    for entry in _told(entries):
+        if entry["f"] in ("send", "poll", "mixed", "txn"):
+            yield from (part for part in entry["value"] if part[0] == kind)
+
+
+def _runs(entries: Entries) -> list[list[list[Any]]]:
+    return [pairs for part in _parts(entries, "poll") for pairs in part[1].values() if pairs]
+
+
+def turn_round(entries: Entries, chance: random.Random) -> None:
+    """Put a key's offsets in the other order."""
+    key = chance.randrange(3)
+    for part in _parts(entries, "send"):
+        if part[1] == key and part[2][0] is not None:
+            part[2][0] = 100 - part[2][0]
+    for part in _parts(entries, "poll"):
+        for pair in part[1].get(key, ()):
+            pair[0] = 100 - pair[0]
+
+
+def shift(entries: Entries, chance: random.Random) -> None:
+    """Let a record of a poll lie elsewhere."""
+    if runs := _runs(entries):
+        chance.choice(chance.choice(runs))[0] += chance.choice([-2, -1, 1, 2])
+
+
+def shift_sent(entries: Entries, chance: random.Random) -> None:
+    """Let a send be acknowledged elsewhere, or nowhere."""
+    if sent := [part for part in _parts(entries, "send") if part[2][0] is not None]:
+        part = chance.choice(sent)
+        part[2][0] = chance.choice([None, part[2][0] - 1, part[2][0] + 1, part[2][0] + 3])
+
+
+def stray(entries: Entries, chance: random.Random) -> None:
+    """Deliver a value of another key, or one that is none."""
+    if runs := _runs(entries):
+        pair = chance.choice(chance.choice(runs))
+        pair[1] = chance.choice([None, chance.choice(chance.choice(runs))[1]])
+
+
+def reorder(entries: Entries, chance: random.Random) -> None:
+    """Deliver the records of a poll in any order."""
+    if runs := _runs(entries):
+        chance.shuffle(chance.choice(runs))
+
+
+def again(entries: Entries, chance: random.Random) -> None:
+    """Deliver the run of one poll in another's place."""
+    runs = [(part[1], key) for part in _parts(entries, "poll") for key in part[1]]
+    if runs:
+        (one, key), (other, _) = chance.choice(runs), chance.choice(runs)
+        one[key] = [list(pair) for pair in other.get(key, one[key])]
+
+
+def fail(entries: Entries, chance: random.Random) -> None:
+    """Let an operation fail that was ok."""
+    if done := [each for each in _told(entries) if each["type"] == "ok" and each["f"] in ("txn", "poll", "committed")]:
+        chance.choice(done)["type"] = "fail"
+
+
+def outcome(entries: Entries, chance: random.Random) -> None:
+    """Let a send or a commit come out another way."""
+    if parts := [*_parts(entries, "send"), *_parts(entries, "offsets")]:
+        part = chance.choice(parts)
+        part[3 if part[0] == "send" else 2] = chance.choice(["ok", "info", "fail"])
+
+
+def early(entries: Entries, chance: random.Random) -> None:
+    """Let a transaction have asked for its end at another time."""
+    if done := [each for each in _told(entries, "txn")]:
+        chance.choice(done)["ended_at"] = chance.randrange(len(entries)) * 1000
+
+
+def facts(entries: Entries, chance: random.Random) -> None:
+    """Tell another number of a key: its start, its end, how far the last reader came, or what is committed."""
+    done = [each for each in _told(entries) if each["f"] in ("ends", "final", "committed") and each["value"]]
+    entry = chance.choice(done)
+    key = chance.choice(sorted(entry["value"]))
+    number = chance.choice([None, *range(8)]) if entry["f"] == "committed" else chance.randrange(12)
+    if entry["f"] == "ends":
+        entry["value"][key][chance.randrange(2)] = number
+    else:
+        entry["value"][key] = number
+
+
+def insert(entries: Entries, chance: random.Random) -> None:
+    """Let a process of its own ask or delete, from one line to another."""
+    process, f = 20_000 + len(entries), chance.choice(["ends", "delete", "final", "ends", "delete"])
+    key, number = chance.randrange(3), chance.randrange(6)
+    value = {key: [number, number + chance.randrange(12)] if f == "ends" else number}
+    first = chance.randrange(len(entries))
+    last = chance.randint(first, min(first + 10, len(entries)))
+    told = {"process": process, "type": chance.choice(["ok", "ok", "fail"]), "f": f, "value": value}
+    if f == "delete" and chance.random() < 0.3:
+        told["type"] = "info"
+    if f == "ends" and chance.random() < 0.3:
+        told["isolation"] = "read_committed"
+    entries.insert(last, told)
+    entries.insert(first, {"process": process, "type": "invoke", "f": f, "value": value})
+    _number(entries)
+
+
+def assign(entries: Entries, chance: random.Random) -> None:
+    """Let a consumer be assigned keys between two of its operations, perhaps from the start, perhaps in vain."""
+    begins = [n for n, each in enumerate(entries) if each["type"] == "invoke" and each["process"] < 10_000]
+    at = chance.choice(begins)
+    process, f = entries[at]["process"], chance.choice(["assign", "subscribe"])
+    keys = [key for key in range(3) if chance.random() < 0.5]
+    told = {"process": process, "type": chance.choice(["ok", "ok", "fail"]), "f": f, "value": keys}
+    if chance.random() < 0.3:
+        told["from"] = "start"
+    if chance.random() < 0.3:
+        event = {"what": "revoked", "keys": [chance.randrange(3)], "generation": None, "time": entries[at]["time"]}
+        told |= {"group": "g", "member": f"m{process}", "rebalance": [event]}
+    entries.insert(at, told)
+    entries.insert(at, {"process": process, "type": "invoke", "f": f, "value": keys})
+    _number(entries)
+
+
+def _number(entries: Entries) -> None:
+    """Number the lines anew; times of events and of commits asked for move with the lines they fell in."""
+    times: dict[int, int] = {}
+    for index, entry in enumerate(entries):
+        if "time" in entry:
+            times[entry["time"]] = index * 1000
+        entry |= {"index": index, "time": index * 1000}
+    for entry in entries:
+        if "ended_at" in entry:
+            entry["ended_at"] = times.get(entry["ended_at"], entry["ended_at"])
+        for event in entry.get("rebalance", ()):
+            line = event["time"] // 1000 * 1000
+            event["time"] = times.get(line, line) + event["time"] % 1000
+
+
+def generation(entries: Entries, chance: random.Random) -> None:
+    """Let an operation be of another generation, or an event of a rebalance be another."""
+    if of_groups := [each for each in _told(entries) if "generation" in each]:
+        entry = chance.choice(of_groups)
+        entry["generation"] = chance.choice([None, 1, 2, 3])
+        for event in entry["rebalance"]:
+            event["what"] = chance.choice(["assigned", "revoked", "lost", event["what"], event["what"]])
+            event["generation"] = chance.choice([event["generation"], None, 1, 2])
+
+
+def commit(entries: Entries, chance: random.Random) -> None:
+    """Let a commit be of another offset."""
+    if parts := [part for part in _parts(entries, "offsets") if part[1]]:
+        part = chance.choice(parts)
+        part[1][chance.choice(sorted(part[1]))] = chance.randrange(10)
+
+
+def source(entries: Entries, chance: random.Random) -> None:
+    """Let an output be made of another source."""
+    if outputs := [part for part in _parts(entries, "send") if len(part) > 4]:
+        chance.choice(outputs)[4] = [chance.randrange(2), chance.randrange(8)]
+
+
+def tombstones(entries: Entries, chance: random.Random) -> None:
+    """Make a tombstone of some values, everywhere."""
+    some = {n for n in range(1, 200) if chance.random() < 0.2}
+    for entry in entries:
+        if entry["f"] in ("send", "poll", "mixed", "txn"):
+            for part in entry["value"]:
+                if part[0] == "send":
+                    if entry["type"] == "invoke":
+                        part[2] = -part[2] if part[2] in some else part[2]
+                    else:
+                        part[2][1] = -part[2][1] if part[2][1] in some else part[2][1]
+                elif part[0] == "poll" and len(part) > 1:
+                    for pairs in part[1].values():
+                        for pair in pairs:
+                            pair[1] = -pair[1] if pair[1] in some else pair[1]
+
+
+_WILD: tuple[Callable[[Entries, random.Random], None], ...] = (
+    turn_round, shift, shift, shift_sent, stray, reorder, again, fail, outcome, early, facts, insert, insert, assign,
+    generation, commit, source, tombstones,
+)  # fmt: skip
