@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Literal
 
-from tests.histories.history import NEVER, OK, Operation
+from tests.histories.history import ASSIGNING, FAIL, NEVER, OK, Operation
 from tests.histories.versions import RECORD_KEYS, Finding, Versions
 
 Reading = Literal["unread", "stuck", "read"]
@@ -197,33 +197,64 @@ def _skipped_tombstones(versions: Versions) -> Iterator[Finding]:
     """A reader that had a key's value, and got past its tombstone while that had to be kept, must have got that."""
     retention_ns = int(versions.history.options.get("delete_retention_ms", 86_400_000)) * 1_000_000
     tombstones: dict[int, list[tuple[int, int, int]]] = defaultdict(list)  # key -> offset, value, acknowledged at
-    for value, (operation, _) in versions.writers.items():
-        order = versions.order(versions.writers[value][1].key)
-        offset = order.first_offset(value)
-        if value < 0 and offset is not None and operation.type == OK and value not in order.repeated:
-            tombstones[versions.writers[value][1].key].append((offset, value, operation.time))
+    for value, (operation, send) in versions.writers.items():
+        acknowledged = (operation.type if operation.transactional else send.outcome) == OK
+        if value < 0 and acknowledged and value in versions.orders[send.key].index:
+            offset = versions.orders[send.key].first_offset(value)
+            assert offset is not None, "a clear value lies at an offset"
+            tombstones[send.key].append((offset, value, operation.time))
     replaced = _replacements(versions) if tombstones else {}
-    polled: dict[tuple[object, int], dict[int, int]] = defaultdict(dict)  # process, key -> record key -> offset
+    polled: dict[tuple[object, int], dict[int, int]] = defaultdict(dict)  # process, key -> record key -> least offset
+    met: dict[tuple[object, int], set[int | None]] = defaultdict(set)  # process, key -> values polled
     positions: dict[tuple[object, int], int] = {}
-    for operation in versions.history.operations:
-        if operation.f in ("assign", "subscribe"):
-            positions = {of: at for of, at in positions.items() if of[0] != operation.process}
+    for operation in versions.history.operations if tombstones else ():
+        if operation.f in ASSIGNING and operation.type != FAIL:
+            kept = () if operation.from_start else operation.value or ()
+            positions = {of: at for of, at in positions.items() if of[0] != operation.process or of[1] in kept}
         for event in operation.rebalance:
             for key in event.keys:
                 positions.pop((operation.process, key), None)  # another may have read on meanwhile
-        for poll in operation.polls:
-            for key, (offsets, values) in poll.runs.items():
-                of = (operation.process, key)
-                before, got = positions.get(of, -1), set(values)
-                for offset, value, at in tombstones[key] if before >= 0 else ():
-                    known = polled[of].get(abs(value) % RECORD_KEYS, offset)
-                    passed = before < offset < offsets[-1] and operation.completed < replaced[value]
-                    if passed and known < offset and value not in got and operation.time < at + retention_ns:
-                        text = f"a reader of key {key} got past the tombstone {value} at {offset} without it"
-                        lines = (*versions.witnesses(key, value), operation.completed)
-                        yield Finding("tombstone-skip", key, text, lines)
-                positions[of] = max(before, offsets[-1])
-                polled[of].update({abs(v) % RECORD_KEYS: o for o, v in zip(offsets, values, strict=True) if v})
+        runs = [(key, run) for poll in operation.polls for key, run in poll.runs.items() if key in tombstones]
+        for key, (_, values) in runs:
+            met[operation.process, key].update(values)
+        reached = dict[int, int]()
+        for key, (offsets, values) in runs:
+            of = (operation.process, key)
+            before = reached.get(key, positions.get(of, NEVER))
+            reached[key] = offsets[-1]
+            for offset, value, at in tombstones[key]:
+                due = operation.completed < replaced[value] and operation.time < at + retention_ns
+                if due and value not in met[of] and _is_passed(offset, value, before, offsets, values, polled[of]):
+                    text = f"a reader of key {key} got past the tombstone {value} at {offset} without it"
+                    yield Finding("tombstone-skip", key, text, (*versions.witnesses(key, value), operation.completed))
+            for offset, each in zip(offsets, values, strict=True):
+                if each is not None:
+                    of_key = abs(each) % RECORD_KEYS
+                    polled[of][of_key] = min(offset, polled[of].get(of_key, offset))
+        if operation.type == OK:
+            positions.update({(operation.process, key): at for key, at in reached.items()})
+
+
+def _is_passed(
+    tombstone: int,
+    value: int,
+    before: int,
+    offsets: tuple[int, ...],
+    values: tuple[int | None, ...],
+    had: dict[int, int],
+) -> bool:
+    """Tell whether a run leads from below a tombstone to beyond it, a value of its record key having been polled."""
+    if max(offsets) <= tombstone:
+        return False
+    of_key = abs(value) % RECORD_KEYS
+    least = had.get(of_key, tombstone)
+    for offset, each in zip(offsets, values, strict=True):
+        if least < tombstone and before < tombstone < offset:
+            return True
+        before = offset
+        if each is not None and abs(each) % RECORD_KEYS == of_key:
+            least = min(least, offset)
+    return False
 
 
 def _replacements(versions: Versions) -> dict[int, int]:

@@ -291,6 +291,35 @@ def encode(entries: list[Entry], **options: Any) -> list[bytes]:
     return [orjson.dumps(entry, option=orjson.OPT_NON_STR_KEYS) + b"\n" for entry in (header, *entries)]
 
 
+RECORD_KEYS = 16  # of a compacted topic: the record key of a value is its amount modulo this
+
+
+def revalue(entries: list[Entry], chance: random.Random) -> None:
+    """Give the values three record keys, and make a tombstone of one in five."""
+    other: dict[int, int] = {}
+
+    def of(value: int) -> int:
+        sign = -1 if chance.random() < 0.2 else 1
+        return other.setdefault(value, sign * (value * RECORD_KEYS + value % 3))
+
+    for entry in entries:
+        for part in entry["value"] if entry["f"] in ("send", "poll", "mixed", "txn") else ():
+            if part[0] == "send" and entry["type"] == "invoke":
+                part[2] = of(part[2])
+            elif part[0] == "send":
+                part[2][1] = of(part[2][1])
+            elif part[0] == "poll" and entry["type"] != "invoke":
+                for pair in (pair for pairs in part[1].values() for pair in pairs):
+                    pair[1] = of(pair[1])
+
+
+def compact(entries: list[Entry]) -> None:
+    """Let the last reader find a compacted log: of each record key the newest value, or its tombstone."""
+    for pairs in _final(entries).values():
+        newest = {abs(value) % RECORD_KEYS: value for _, value in pairs}
+        pairs[:] = [pair for pair in pairs if newest[abs(pair[1]) % RECORD_KEYS] == pair[1]]
+
+
 # --- one change each: the anomalies of which at least one must be found ---------------------------------------------
 
 
@@ -309,7 +338,10 @@ def _reads(entries: list[Entry], least: int) -> list[tuple[Entry, int, list[list
 
 
 def _final(entries: list[Entry]) -> dict[int, list[list[int]]]:
-    runs: dict[int, list[list[int]]] = entries[-5]["value"][0][1]
+    (last,) = [
+        each for each in entries if (each["process"], each["f"]) == (10_000, "poll") and each["type"] != "invoke"
+    ]
+    runs: dict[int, list[list[int]]] = last["value"][0][1]
     return runs
 
 
@@ -461,8 +493,8 @@ def forget(entries: list[Entry], chance: random.Random) -> set[str] | None:
                 (entry["value"], k, before[entry["group"], k]) for k in entry["value"] if (entry["group"], k) in before
             ]
         else:
-            for part in entry["value"] if "group" in entry and entry["type"] == "ok" else ():
-                if part[0] == "offsets" and part[2] == "ok":
+            for part in entry["value"] if entry["f"] in ("poll", "txn") and entry["type"] == "ok" else ():
+                if part[0] == "offsets" and part[2] == "ok" and "group" in entry:
                     for key, to in part[1].items():
                         low[entry["group"], key] = max(to, low.get((entry["group"], key), 0))
     if not found:

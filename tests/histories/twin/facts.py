@@ -202,7 +202,7 @@ class Facts:
         """Return every key of which there are records, or facts of its log."""
         keys = {each.key for each in self.polled} | {send.key for _, send in self.writers.values()}
         for operation in self.operations:
-            if operation.f in ("ends", "final", "delete"):
+            if (operation.f, operation.type) == ("ends", OK) or (operation.f == "delete" and operation.type != FAIL):
                 keys |= set(operation.value)
         return sorted(keys)
 

@@ -8,22 +8,19 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.histories.model import CHANGES, CHANGES_OF_GROUPS
+from tests.histories.model import CHANGES, CHANGES_OF_GROUPS, revalue
 
 Entries = list[dict[str, Any]]
 
 
-def options(chance: random.Random) -> dict[str, Any]:
-    """Draw what of a header changes what is found."""
-    if chance.random() < 0.6:
-        return {}
-    return {"cleanup": "compact", "delete_retention_ms": chance.choice([0, 86_400_000])}
-
-
-def spoil(entries: Entries, chance: random.Random) -> None:
-    """Make one to six changes."""
+def spoil(entries: Entries, chance: random.Random) -> dict[str, Any]:
+    """Make one to six changes; return what of the header changes what is found."""
+    compacted = chance.random() < 0.4
+    if compacted:
+        revalue(entries, chance)
     for _ in range(chance.randint(1, 6)):
         chance.choice((*_WILD, *_WILD, *CHANGES, *CHANGES_OF_GROUPS))(entries, chance)
+    return {"cleanup": "compact", "delete_retention_ms": chance.choice([0, 86_400_000])} if compacted else {}
 
 
 def _told(entries: Entries, f: str = "") -> list[dict[str, Any]]:
@@ -188,24 +185,43 @@ def source(entries: Entries, chance: random.Random) -> None:
         chance.choice(outputs)[4] = [chance.randrange(2), chance.randrange(8)]
 
 
-def tombstones(entries: Entries, chance: random.Random) -> None:
-    """Make a tombstone of some values, everywhere."""
-    some = {n for n in range(1, 200) if chance.random() < 0.2}
-    for entry in entries:
-        if entry["f"] in ("send", "poll", "mixed", "txn"):
-            for part in entry["value"]:
-                if part[0] == "send":
-                    if entry["type"] == "invoke":
-                        part[2] = -part[2] if part[2] in some else part[2]
-                    else:
-                        part[2][1] = -part[2][1] if part[2][1] in some else part[2][1]
-                elif part[0] == "poll" and len(part) > 1:
-                    for pairs in part[1].values():
-                        for pair in pairs:
-                            pair[1] = -pair[1] if pair[1] in some else pair[1]
+def future(entries: Entries, chance: random.Random) -> None:
+    """Let a poll deliver a value, where it lies, that another poll has; perhaps before it was sent."""
+    polls = [part for part in _parts(entries, "poll")]
+    found = [(key, pair) for part in polls for key, pairs in part[1].items() for pair in pairs]
+    if found:
+        key, pair = chance.choice(found)
+        runs = chance.choice(polls)[1].setdefault(key, [])
+        runs.append(list(pair))
+        runs.sort(key=lambda each: each[0])
+
+
+def own(entries: Entries, chance: random.Random) -> None:
+    """Let a transaction poll what it sends."""
+    found = [
+        (sent, part[1])
+        for entry in _told(entries, "txn")
+        for part in entry["value"]
+        if part[0] == "poll"
+        for sent in entry["value"]
+        if sent[0] == "send" and sent[2][0] is not None
+    ]
+    if found:
+        (_, key, pair, *_), runs = chance.choice(found)
+        runs.setdefault(key, []).append(list(pair))
+
+
+def leave_out(entries: Entries, chance: random.Random) -> None:
+    """Leave a value out of all polls but one's."""
+    if runs := _runs(entries):
+        kept = chance.choice(runs)
+        value = chance.choice(kept)[1]
+        for pairs in runs:
+            if pairs is not kept:
+                pairs[:] = [pair for pair in pairs if pair[1] != value]
 
 
 _WILD: tuple[Callable[[Entries, random.Random], None], ...] = (
     turn_round, shift, shift, shift_sent, stray, reorder, again, fail, outcome, early, facts, insert, insert, assign,
-    generation, commit, source, tombstones,
+    generation, commit, source, future, future, own, leave_out,
 )  # fmt: skip
