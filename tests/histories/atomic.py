@@ -38,9 +38,9 @@ def early_reads(versions: Versions) -> Iterator[Finding]:
                 if own and (value := next((v for v in values if (key, v) in own), None)) is not None:
                     text = f"process {operation.process} polled {value} of key {key}, which the same transaction sent"
                     yield Finding("precommitted-read", key, text, (operation.completed,))
-                # Of a run in its order the last decides for all; of another one the one that lies highest.
-                last = values[-1] if offsets[-1] == max(offsets) else values[offsets.index(max(offsets))]
-                if key in asked and latest.get(key, never).get(last, NEVER) > operation.time:
+                # Of a run in its order the last decides for all; of another one that which lies highest.
+                highest = values[offsets.index(max(offsets))] if key in asked else None
+                if key in asked and latest.get(key, never).get(highest, NEVER) > operation.time:
                     others = (v for v in values if v is not None and (key, v) not in own)
                     early = next((v for v in others if asked[key].get(v, 0) > operation.time), None)
                     if early is not None:

@@ -159,7 +159,7 @@ def _reads_from_above(versions: Versions, vertices: _Vertices) -> list[tuple[flo
         if type(vertices.parts[vertex]) is Send:
             continue
         for key, offsets, values in vertices.polled(vertex):
-            # Of a run in its order the last decides for all; of another one the one that lies highest.
+            # Of a run in its order the last decides for all; of another one that which lies highest.
             last = values[-1] if offsets[-1] == max(offsets) else values[offsets.index(max(offsets))]
             if rising[key].get(last, NEVER) > position:
                 highest = max((written.get(value, -1.0) for value in values if value is not None), default=-1.0)

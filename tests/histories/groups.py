@@ -3,8 +3,9 @@
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from tests.histories.history import ASSIGNING, FAIL, NEVER, OK, Operation, Process, Rebalance
+from tests.histories.history import ASSIGNING, FAIL, NEVER, OK, Commit, Operation, Poll, Process, Rebalance
 from tests.histories.versions import Finding, Versions
 
 
@@ -37,7 +38,8 @@ def owners(versions: Versions) -> Iterator[Finding]:
         if operation.generation is None:
             continue
         for commit in operation.commits:
-            for time, generation, member, line in assigned[operation.group] if commit.outcome == OK else ():
+            taken = commit.outcome == OK and commit.offsets  # of no offsets nothing was asked
+            for time, generation, member, line in assigned[operation.group] if taken else ():
                 if time < operation.time_invoked and generation > operation.generation and member != operation.member:
                     text = f"a commit of generation {operation.generation} was taken when {generation} had begun"
                     yield Finding("zombie-commit", next(iter(commit.offsets), None), text, (line, operation.completed))
@@ -127,69 +129,92 @@ def _resumes(versions: Versions, committed: _Committed) -> Iterator[Finding]:
                     lost.add(key)  # what is polled of it in this operation may be from before
                 elif operation.group is not None:
                     fresh[operation.process, key] = event
-        for poll in operation.polls:
-            for key, (offsets, _) in poll.runs.items():
+        if operation.completed == NEVER:
+            continue
+        for number, part in enumerate(operation.parts):
+            for key, (offsets, _) in part.runs.items() if type(part) is Poll else ():
                 assigned = fresh.pop((operation.process, key), None)
-                if assigned is None or key in lost or operation.completed == NEVER:
-                    continue
-                of, resume, order = (operation.group, key), offsets[0], versions.orders[key]
-                low = committed.low[of].before_time(assigned.time)
-                if low is not None and resume < low:
-                    text = (
-                        f"group {operation.group} had committed {low} of key {key}; its next owner resumed at {resume}"
-                    )
-                    yield Finding("commit-lost", key, text, (operation.completed,))
-                # Its own commit was asked for when this poll was over.
-                high = committed.high[of].before_line_without(operation.completed, operation.invoked)
-                first = order.place_from(max(high or 0, order.start))
-                passed = [
-                    value
-                    for place in range(first, order.place_from(resume))
-                    if (value := order.values[place]) is not None
-                    and not versions.is_removed(order, value, order.offsets[place])
-                ]
-                if passed:
-                    text = f"group {operation.group} resumed key {key} at {resume}, past {passed[0]}"
-                    yield Finding("resume-skip", key, text, (operation.completed, *versions.witnesses(key, passed[0])))
+                if assigned is not None and key not in lost:
+                    own = _committed_itself(operation, number).get(key)
+                    yield from _resumed(versions, committed, operation, key, offsets[0], assigned, own)
 
 
-def _committed_itself(operation: Operation) -> dict[int, int]:
-    """Return the highest offset of each key that the operation may have committed."""
+def _resumed(
+    versions: Versions,
+    committed: _Committed,
+    operation: Operation,
+    key: int,
+    resume: int,
+    assigned: Rebalance,
+    own: int | None,
+) -> Iterator[Finding]:
+    """Judge one resume; ``own``: what its operation itself had committed before. What it commits behind is asked later."""
+    of, order = (operation.group, key), versions.orders[key]
+    low = committed.low[of].before_time(assigned.time)
+    if low is not None and resume < low:
+        text = f"group {operation.group} had committed {low} of key {key}; its next owner resumed at {resume}"
+        yield Finding("commit-lost", key, text, (operation.completed,))
+    high = committed.high[of].before_line_without(operation.completed, operation.invoked)
+    first = order.place_from(max(high or 0, own or 0, order.start))
+    passed = [
+        value
+        for place in range(first, order.place_from(resume))
+        if (value := order.values[place]) is not None and not versions.is_removed(order, value, order.offsets[place])
+    ]
+    if passed:
+        text = f"group {operation.group} resumed key {key} at {resume}, past {passed[0]}"
+        yield Finding("resume-skip", key, text, (operation.completed, *versions.witnesses(key, passed[0])))
+
+
+def _committed_itself(operation: Operation, before: int | None = None) -> dict[int, int]:
+    """Return the highest offset of each key that the operation may have committed, or its parts before one."""
     found: dict[int, int] = {}
-    for commit in operation.commits:
-        for key, to in commit.offsets.items() if commit.outcome != FAIL else ():
-            found[key] = max(to, found.get(key, -1))
+    for part in operation.parts[:before]:
+        if type(part) is Commit and (operation.type if operation.transactional else part.outcome) != FAIL:
+            for key, to in part.offsets.items():
+                found[key] = max(to, found.get(key, -1))
     return found
 
 
-def _passes(commits: list[tuple[int, int, bool]], offset: int) -> int:
-    """Return the line of the first commit that certainly passed an offset, else of the last that may have, or NEVER."""
-    lines = [(line, certain) for line, to, certain in commits if to > offset]
-    certain = next((line for line, is_certain in lines if is_certain), NEVER)
-    return certain if certain != NEVER or not lines else lines[-1][0]
+class _Passing(NamedTuple):
+    """One commit of a key: the line at which it was asked for at the latest."""
+
+    line: int
+    offset: int
+    certain: bool
+    operation: int
+    part: int
+
+
+def _passes(commits: list[_Passing], offset: int) -> _Passing | None:
+    """Return the first commit that certainly passed an offset, else the last that may have."""
+    passing = [commit for commit in commits if commit.offset > offset]
+    certain = next((commit for commit in passing if commit.certain), None)
+    return certain or (passing[-1] if passing else None)
 
 
 def group_skips(versions: Versions) -> Iterator[Finding]:
     """Find values that a group committed past without any of its members having got them (HIS-38)."""
-    polled: dict[tuple[str | None, int], dict[int | None, int]] = defaultdict(dict)  # value -> line that tells
-    passing: dict[tuple[str | None, int], list[tuple[int, int, bool]]] = defaultdict(list)  # line, offset, certain
+    polled: dict[tuple[str | None, int], dict[int | None, list[tuple[int, int, int]]]] = defaultdict(dict)
+    passing: dict[tuple[str | None, int], list[_Passing]] = defaultdict(list)
     last: dict[tuple[str | None, int], int] = {}
     for operation in versions.history.operations:
         if operation.group is None:
             continue
-        own = _committed_itself(operation)
-        for poll in operation.polls:
-            for key, (offsets, values) in poll.runs.items():
+        own, name = _committed_itself(operation), operation.invoked
+        for number, part in enumerate(operation.parts):
+            for key, (offsets, values) in part.runs.items() if type(part) is Poll else ():
                 mine = polled[operation.group, key]
+                # What it committed itself may have been passed, and resumed from, long before it was over.
+                early, late = (operation.invoked, name, number), (operation.completed, name, number)
                 for offset, value in zip(offsets, values, strict=True):
-                    # What it committed itself may have been passed, and resumed from, long before it was over.
-                    line = operation.invoked if offset < own.get(key, -1) else operation.completed
-                    mine[value] = min(mine.get(value, NEVER), line)
-        for commit in operation.commits:
-            # A commit behind polls of its operation is asked for at some moment after them.
-            line = operation.completed if operation.polls else operation.invoked
-            for key, to in commit.offsets.items() if commit.outcome != FAIL else ():
-                passing[operation.group, key].append((line, to, commit.outcome == OK))
+                    mine.setdefault(value, []).append(early if offset < own.get(key, -1) else late)
+            if type(part) is Commit:
+                outcome = operation.type if operation.transactional else part.outcome
+                # A commit behind polls of its operation is asked for at some moment after them.
+                line = operation.completed if operation.polls else operation.invoked
+                for key, to in part.offsets.items() if outcome != FAIL else ():
+                    passing[operation.group, key].append(_Passing(line, to, outcome == OK, name, number))
         if operation.f == "committed" and operation.type == OK:
             last.update({(operation.group, key): to or 0 for key, to in operation.value.items()})
     for (group, key), to in sorted(last.items(), key=str):
@@ -200,7 +225,10 @@ def group_skips(versions: Versions) -> Iterator[Finding]:
             if value not in order.seen or value is None or versions.is_removed(order, value, offset):
                 continue
             by = _passes(commits, offset)
-            if mine.get(value, NEVER) > by or (by == NEVER and value not in mine):
+            if not any(
+                by is None or (number < by.part if name == by.operation else line < by.line)
+                for line, name, number in mine.get(value, ())
+            ):
                 text = f"group {group} committed past {value} at {offset} of key {key}, which no member had got"
-                lines = (*versions.witnesses(key, value), *((by,) if by != NEVER else ()))
+                lines = (*versions.witnesses(key, value), *((by.line,) if by and by.line != NEVER else ()))
                 yield Finding("group-skip", key, text, lines)

@@ -266,7 +266,8 @@ def _replacements(versions: Versions) -> dict[int, int]:
             values = order.conflicts.get(offset) or {order.log[offset]}
             for value in values:
                 found[value] = first.get(abs(value) % RECORD_KEYS, NEVER)
-            for value in values & versions.writers.keys():
+            for value in values:
                 of = abs(value) % RECORD_KEYS
-                first[of] = min(first.get(of, NEVER), versions.writers[value][0].invoked)
+                asked = versions.writers[value][0].invoked if value in versions.writers else -1  # nobody knows when
+                first[of] = min(first.get(of, NEVER), asked)
     return found

@@ -191,25 +191,31 @@ class Model:
         more = {"group": group.name, "member": f"m{process}", "generation": member.generation, "rebalance": events}
         if group.transforms:
             return self._begin_transform(worker, group, more)
-        parts: list[list[Any]] = [["poll"], ["offsets", None]][: self.chance.choice([1, 2, 2])]
+        parts: list[list[Any]] = [["poll"], ["offsets", None], ["poll"], ["offsets", None]]
+        del parts[self.chance.choice([1, 2, 2, 4]) :]
         self._write(process, "invoke", "poll", parts)
         told = self._poll_and_commit(group, member, parts) if self.chance.random() < 0.5 else None
         return lambda: self._write(process, "ok", "poll", told or self._poll_and_commit(group, member, parts), **more)
 
     def _poll_and_commit(self, group: Group, member: Member, parts: list[list[Any]]) -> list[list[Any]]:
-        polled: dict[int, list[list[int]]] = {}
-        for key in member.positions:
-            if pairs := self._next_of(key, member.positions[key], self.chance.randint(0, 3)):
-                polled[key] = pairs
-                member.positions[key] = member.upto[key] = pairs[-1][0] + 1
-        done: list[list[Any]] = [["poll", polled]]
-        if len(parts) > 1:
-            outcome = self.chance.choice(["ok"] * 8 + ["info"])
-            if member.generation != group.generation:
-                outcome = "fail"
-            if outcome == "ok" or (outcome == "info" and self.chance.random() < 0.5):
-                group.committed.update(member.upto)
-            done.append(["offsets", dict(member.upto), outcome])
+        done: list[list[Any]] = []
+        for part in parts:
+            if part[0] == "poll":
+                polled: dict[int, list[list[int]]] = {}
+                for key in member.positions:
+                    if pairs := self._next_of(key, member.positions[key], self.chance.randint(0, 3)):
+                        polled[key] = pairs
+                        member.positions[key] = member.upto[key] = pairs[-1][0] + 1
+                done.append(["poll", polled])
+            elif not member.upto:
+                done.append(["offsets", {}, "ok"])  # nothing is asked for it
+            else:
+                outcome = self.chance.choice(["ok"] * 8 + ["info"])
+                if member.generation != group.generation:
+                    outcome = "fail"
+                if outcome == "ok" or (outcome == "info" and self.chance.random() < 0.5):
+                    group.committed.update(member.upto)
+                done.append(["offsets", dict(member.upto), outcome])
         return done
 
     def _next_of(self, key: int, position: int, most: int) -> list[list[int]]:

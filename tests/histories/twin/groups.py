@@ -43,7 +43,10 @@ def _member(event: Event) -> str | None:
 
 
 def zombie_commits(facts: Facts) -> Iterator[Found]:
-    """Find commits of a generation that were taken after another member heard of a later one (HIS-36)."""
+    """Find commits of a generation that were taken after another member heard of a later one (HIS-36).
+
+    A commit of no offset at all is none: a client asks nothing for it.
+    """
     for commit in facts.commits:
         operation = commit.operation
         if commit.outcome != OK or operation.generation is None or operation.group is None:

@@ -4,12 +4,8 @@ import copy as copying
 import random
 from typing import Any
 
-import pytest
-
 from tests.histories.history import History, read
 from tests.histories.model import CHANGES, CHANGES_OF_GROUPS, Model, compact, encode, revalue
-from tests.histories.notation import history
-from tests.histories.test_anomalies import GROUPS_HAVE, GROUPS_NEARLY, HAS, NEARLY
 from tests.histories.twin import judge as twin
 from tests.histories.twin.wild import spoil
 from tests.histories.verdict import judge

@@ -97,7 +97,7 @@ def outcome(entries: Entries, chance: random.Random) -> None:
 
 def early(entries: Entries, chance: random.Random) -> None:
     """Let a transaction have asked for its end at another time."""
-    if done := [each for each in _told(entries, "txn")]:
+    if done := list(_told(entries, "txn")):
         chance.choice(done)["ended_at"] = chance.randrange(len(entries)) * 1000
 
 
@@ -187,7 +187,7 @@ def source(entries: Entries, chance: random.Random) -> None:
 
 def future(entries: Entries, chance: random.Random) -> None:
     """Let a poll deliver a value, where it lies, that another poll has; perhaps before it was sent."""
-    polls = [part for part in _parts(entries, "poll")]
+    polls = list(_parts(entries, "poll"))
     found = [(key, pair) for part in polls for key, pairs in part[1].items() for pair in pairs]
     if found:
         key, pair = chance.choice(found)
