@@ -61,18 +61,28 @@ def _label(facts: Facts, key: int, offsets: list[int]) -> str:
 
 
 def lost_writes(facts: Facts) -> Iterator[Found]:
-    """Find proven values that nobody read, though somebody read beyond them (HIS-21)."""
+    """Find proven values that nobody read, though somebody read beyond them (HIS-21).
+
+    A value that was sent to another key is a phantom here, and not lost.
+    """
     for key, log in facts.log.items():
         values = {value for each in log.values() for value in each}
         read = [facts.place(key, facts.offsets(key, value)[0]) for value in values if (key, value) in facts.seen]
         for value in values:
-            last = facts.place(key, facts.offsets(key, value)[-1])
-            writer = facts.writers.get(value)
-            if writer is None or writer[1].key != key or not facts.is_proven(*writer):
-                continue
-            if (key, value) not in facts.seen and any(last <= place for place in read):
-                if not facts.may_be_gone(key, value, facts.offsets(key, value)[-1]):
-                    yield Found("lost-write", (key, value))
+            last = facts.offsets(key, value)[-1]
+            is_lost = (
+                _is_proven(facts, key, value)
+                and (key, value) not in facts.seen
+                and any(facts.place(key, last) <= place for place in read)
+                and not facts.may_be_gone(key, value, last)
+            )
+            if is_lost:
+                yield Found("lost-write", (key, value))
+
+
+def _is_proven(facts: Facts, key: int, value: int) -> bool:
+    writer = facts.writers.get(value)
+    return writer is not None and writer[1].key == key and facts.is_proven(*writer)
 
 
 def aborted_reads(facts: Facts) -> Iterator[Found]:
@@ -110,6 +120,7 @@ def early_reads(facts: Facts) -> Iterator[Found]:
 
 
 def polls(facts: Facts) -> Iterator[Found]:
+    """Find skips and repeats, from operation to operation and inside one (HIS-24, HIS-25)."""
     for process in {operation.process for operation in facts.operations}:
         for key in facts.log:
             position: Polled | None = None
@@ -149,6 +160,10 @@ def _by_offset(entry: tuple[int, int]) -> tuple[int, int]:
 
 
 def sends(facts: Facts) -> Iterator[Found]:
+    """Find sends out of order, and values of others between a transaction's (HIS-26).
+
+    From operation to operation any two are compared, since the requirement says so; inside one direct neighbours alone.
+    """
     for operation in facts.operations:
         if operation.type == FAIL:
             continue
@@ -184,6 +199,7 @@ def _sent(facts: Facts, operation: Operation, key: int, one: int, other: int) ->
 
 
 def last_phase(facts: Facts) -> Iterator[Found]:
+    """Find keys that were not read to their ends, and values missing from those that were (HIS-27)."""
     for key in facts.keys:
         if facts.readings[key] == "stuck":
             yield Found("stuck", key)
@@ -229,13 +245,9 @@ def compacted_lost(facts: Facts) -> Iterator[Found]:
             continue
         got = {each.value for each in facts.polled if each.operation.process == final.process and each.key == key}
         for value in {value for values in facts.log[key].values() for value in values}:
-            writer = facts.writers.get(value)
-            if writer is None or writer[1].key != key or not facts.is_proven(*writer):
-                continue
             last = facts.offsets(key, value)[-1]
-            if len(facts.log[key][last]) > 1 or facts.may_be_gone(key, value, last):
-                continue
-            if value >= 0 and value not in got:
+            is_newest = len(facts.log[key][last]) == 1 and not facts.may_be_gone(key, value, last)
+            if is_newest and value >= 0 and value not in got and _is_proven(facts, key, value):
                 yield Found("compacted-lost", (key, value))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from tests.histories.history import FAIL, INFO, OK, Operation, Poll, Send
-from tests.histories.twin.facts import Facts, Found
+from tests.histories.twin.facts import Facts, Found, name
 
 
 class Vertex(NamedTuple):
@@ -54,14 +54,18 @@ class Graph:
                 yield writer, reader
 
     def _ww(self, wanted: Callable[[int], bool]) -> Iterator[Edge]:
-        """Yield edges from value to next value of a key, of those wanted. Nothing leads across an offset of doubt."""
+        """Yield edges from value to next value of a key, of those wanted.
+
+        Nothing leads across a value that is not clear, or across one that is wanted and whose writer has no vertex.
+        """
         for key, log in self.facts.log.items():
             last: int | None = None
             for _, values in sorted(log.items()):
                 (value, *more) = values
                 if more or (key, value) not in self.facts.index:
                     last = None
-                elif wanted(value):
+                    continue
+                if wanted(value):
                     vertex = self._writer(value)
                     if last is not None and vertex is not None:
                         yield last, vertex
@@ -77,10 +81,10 @@ class Graph:
         with realtime edges. What lies before it leads past it, too.
         """
         for a, one in enumerate(self.vertices):
-            for b, other in enumerate(self.vertices):
-                if one.operation.process == other.operation.process and not self._is_doubtful(one):
-                    if (one.operation.completed, one.layer) < (other.operation.completed, other.layer):
-                        yield a, b
+            for b, other in enumerate(self.vertices) if not self._is_doubtful(one) else ():
+                follows = (one.operation.completed, one.layer) < (other.operation.completed, other.layer)
+                if follows and one.operation.process == other.operation.process:
+                    yield a, b
 
     def _is_doubtful(self, vertex: Vertex) -> bool:
         parts = [vertex.operation.parts[number] for number in vertex.parts]
@@ -135,23 +139,14 @@ def components(edges: set[Edge], size: int) -> list[frozenset[int]]:
     return sorted(found, key=min)
 
 
-def shortest(edges: set[Edge], component: frozenset[int]) -> int:
-    """Return the number of edges of the shortest cycle in a component."""
-    for steps in range(1, len(component) + 1):
-        for start in component:
-            at = {start}
-            for _ in range(steps):
-                at = {b for a, b in edges if a in at and b in component}
-            if start in at:
-                return steps
-    raise AssertionError("a component has a cycle")
-
-
 Pass = list[tuple[str, set[Edge]]]
 
 
 def passes(graph: Graph) -> Iterator[Pass]:
-    """Yield the three passes (HIS-34): each kind of cycle with the edges that it needs, the strongest first."""
+    """Yield the three passes (HIS-34): each kind of cycle with the edges that it needs, the strongest first.
+
+    Transactions that left no vertex bring nothing that the first two passes do not have.
+    """
     later = graph.process | graph.realtime
     yield [("G1c", graph.wr), ("G1c-process", graph.wr | graph.process), ("G1c-realtime", graph.wr | later)]
     yield [("G0-process", graph.ww_single | graph.process), ("G0-realtime", graph.ww_single | later)]
@@ -168,5 +163,4 @@ def all_of(facts: Facts) -> Iterator[Found]:
             for component in components(edges, len(graph.vertices)):
                 if not any(stronger <= component for stronger in told):
                     told.append(component)
-                    lines = frozenset(graph.vertices[each].operation.completed for each in component)
-                    yield Found(kind, (lines, shortest(edges, component)))
+                    yield Found(kind, frozenset(name(graph.vertices[each].operation) for each in component))

@@ -1,14 +1,16 @@
 """What the literal twin reads out of a history before it judges (section 3): logs, proven writers, places, readings.
 
-The twin is a second analyser, written from the specification alone and without a look at the first: slow, one loop within
-another, for histories of at most sixty operations. It shares the reader of histories with the first and nothing else, so
-a mistake has to be made twice to stay unseen. Nothing here is kept fast, sorted or in one pass.
+The twin is a second analyser (HIS-3), written from sections 3 to 7 of the specification and not from the first one's
+code: slow, one loop within another, for histories of at most sixty operations. It shares the reader of histories with
+the first and nothing else, so a mistake has to be made twice to stay unseen. Nothing here is fast, or done in one pass.
+Where the specification is silent both have one rule, and the function that has it says which and why; in doubt nobody is
+accused.
 """
 
 from collections.abc import Hashable, Mapping
 from typing import NamedTuple
 
-from tests.histories.history import ASSIGNING, FAIL, INFO, OK, History, Operation, Process, Send
+from tests.histories.history import ASSIGNING, FAIL, INFO, NEVER, OK, History, Operation, Poll, Process, Send
 
 RECORD_KEYS = 16  # the record key of a value is its amount modulo this
 
@@ -21,7 +23,7 @@ class Found(NamedTuple):
 
 
 class Polled(NamedTuple):
-    """One record that a poll delivered; ``part``: the how manieth micro-operation the poll is of its operation."""
+    """One record that a poll delivered; ``part``: the place of the poll among its operation's micro-operations."""
 
     operation: Operation
     part: int
@@ -56,6 +58,11 @@ def before(one: Operation, other: Operation) -> bool:
     return one.completed < other.invoked
 
 
+def name(operation: Operation) -> int:
+    """Return the line by which a finding names an operation: that of its completion, if it has one."""
+    return operation.completed if operation.completed != NEVER else operation.invoked
+
+
 class Facts:
     """A history's records, commits and events, one by one, and what section 3 says of them."""
 
@@ -81,7 +88,7 @@ class Facts:
         for number, part in enumerate(operation.parts):
             if isinstance(part, Send):
                 self.writers[part.value] = operation, part
-            elif hasattr(part, "runs"):
+            elif isinstance(part, Poll):
                 for key, (offsets, values) in part.runs.items():
                     for offset, value in zip(offsets, values, strict=True):
                         self.polled.append(Polled(operation, number, key, offset, value))
@@ -123,6 +130,7 @@ class Facts:
         return log
 
     def offsets(self, key: int, value: int) -> list[int]:
+        """Return where a value was witnessed, the lowest first."""
         return sorted(offset for offset, values in self.log.get(key, {}).items() if value in values)
 
     def place(self, key: int, offset: int) -> int:
@@ -199,7 +207,7 @@ class Facts:
         return "stuck" if final.value[key] < end.value[key][1] else "read"
 
     def _keys(self) -> list[int]:
-        """Return every key of which there are records, or facts of its log."""
+        """Return every key of which there are records, or whose start or end is known; of others there is no log."""
         keys = {each.key for each in self.polled} | {send.key for _, send in self.writers.values()}
         for operation in self.operations:
             if (operation.f, operation.type) == ("ends", OK) or (operation.f == "delete" and operation.type != FAIL):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tests.histories.history import FAIL, OK, Operation, Send
-from tests.histories.twin.facts import Committed, Event, Facts, Found, Polled, before
+from tests.histories.twin.facts import Committed, Event, Facts, Found, Polled, before, name
 
 
 def all_of(facts: Facts) -> Iterator[Found]:
@@ -68,6 +68,7 @@ def zombie_commits(facts: Facts) -> Iterator[Found]:
 
 
 def commits_lost(facts: Facts) -> Iterator[Found]:
+    """Find answers and resumes below what was certainly committed (HIS-37)."""
     for operation in facts.operations:
         if operation.f == "committed" and operation.type == OK:
             for key, shown in operation.value.items():
@@ -184,10 +185,10 @@ def _passed(facts: Facts) -> Iterator[tuple[str, int, int, int]]:
     for group in {each.group for each in facts.operations if each.group is not None}:
         for key, log in facts.log.items():
             for offset, values in log.items():
-                for value in values:
-                    if offset < _last_committed(facts, group, key) and (key, value) in facts.seen:
-                        if (key, value) in facts.index and not facts.may_be_gone(key, value, offset):
-                            yield group, key, offset, value
+                for value in values if offset < _last_committed(facts, group, key) else ():
+                    is_clear = (key, value) in facts.index
+                    if is_clear and (key, value) in facts.seen and not facts.may_be_gone(key, value, offset):
+                        yield group, key, offset, value
 
 
 def _was_polled(facts: Facts, group: str, key: int, offset: int, value: int) -> bool:
@@ -272,7 +273,7 @@ def torn_transactions(facts: Facts) -> Iterator[Found]:
             if commit.operation is operation and (shown := _shown(facts, commit)) is not None:
                 visible.append(shown)
         if len(set(visible)) > 1:
-            yield Found("torn-transaction", operation.completed)
+            yield Found("torn-transaction", name(operation))
 
 
 def _shown(facts: Facts, commit: Committed) -> bool | None:

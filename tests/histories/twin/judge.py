@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from tests.histories.history import History
 from tests.histories.twin import anomalies, cycles, groups
-from tests.histories.twin.facts import Facts, Found
+from tests.histories.twin.facts import Facts, Found, name
 from tests.histories.versions import Finding
 
 CYCLES = frozenset({"G1c", "G1c-process", "G1c-realtime", "G0-process", "G0-realtime", "G0", "G1c-ww"})
@@ -37,7 +37,7 @@ def differences(history: History, ours: set[Found], firsts: Iterable[Finding]) -
     said = [f"twin alone: {each}" for each in sorted(plain - told, key=str)]
     said += [f"first alone: {each}" for each in sorted(told - plain, key=str)]
     for kind in sorted(CYCLES):
-        components = [found.what[0] for found in ours if found.kind == kind]  # type: ignore[index]
+        components = [found.what for found in ours if found.kind == kind and isinstance(found.what, frozenset)]
         for finding in firsts:
             if finding.kind == kind:
                 fitting = [each for each in components if each.issuperset(finding.lines)]
@@ -106,9 +106,9 @@ def _transaction(history: History, finding: Finding) -> int:
     """Return the transaction that is torn: that of the values named, or of the lines."""
     values = {int(v) for offset, v in re.findall(r"(offset )?(-?\d+) of key", finding.text) if not offset}
     (torn,) = [
-        operation.completed
+        name(operation)
         for operation in history.operations
-        if operation.transactional and operation.completed in finding.lines
+        if operation.transactional and name(operation) in finding.lines
         if not values or values & {send.value for send in operation.sends}
     ]
     return torn

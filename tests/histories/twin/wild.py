@@ -97,7 +97,7 @@ def outcome(entries: Entries, chance: random.Random) -> None:
 
 def early(entries: Entries, chance: random.Random) -> None:
     """Let a transaction have asked for its end at another time."""
-    if done := list(_told(entries, "txn")):
+    if done := _told(entries, "txn"):
         chance.choice(done)["ended_at"] = chance.randrange(len(entries)) * 1000
 
 
@@ -115,9 +115,11 @@ def facts(entries: Entries, chance: random.Random) -> None:
 
 def insert(entries: Entries, chance: random.Random) -> None:
     """Let a process of its own ask or delete, from one line to another."""
-    process, f = 20_000 + len(entries), chance.choice(["ends", "delete", "final", "ends", "delete"])
+    process, f = 20_000 + len(entries), chance.choice(["ends", "delete", "final", "ends", "delete", "batches"])
     key, number = chance.randrange(3), chance.randrange(6)
-    value = {key: [number, number + chance.randrange(12)] if f == "ends" else number}
+    value: dict[int, Any] = {key: [number, number + chance.randrange(12)] if f == "ends" else number}
+    if f == "batches":
+        value = {key: _batches(chance) for key in range(3)}
     first = chance.randrange(len(entries))
     last = chance.randint(first, min(first + 10, len(entries)))
     told = {"process": process, "type": chance.choice(["ok", "ok", "fail"]), "f": f, "value": value}
@@ -128,6 +130,23 @@ def insert(entries: Entries, chance: random.Random) -> None:
     entries.insert(last, told)
     entries.insert(first, {"process": process, "type": "invoke", "f": f, "value": value})
     _number(entries)
+
+
+def _batches(chance: random.Random) -> list[list[Any]]:
+    bases = sorted(chance.sample(range(120), chance.randint(0, 12)))
+    return [
+        [base, base + chance.randrange(30), chance.choice([-1, 7, 7, 8]), chance.randrange(3), 0, False, False]
+        for base in bases
+    ]
+
+
+def cut(entries: Entries, chance: random.Random) -> None:
+    """Let a process's last operation never be completed."""
+    process = chance.choice(entries)["process"]
+    last = max(n for n, entry in enumerate(entries) if entry["process"] == process)
+    if entries[last]["type"] != "invoke":
+        del entries[last]
+        _number(entries)
 
 
 def assign(entries: Entries, chance: random.Random) -> None:
@@ -223,5 +242,5 @@ def leave_out(entries: Entries, chance: random.Random) -> None:
 
 _WILD: tuple[Callable[[Entries, random.Random], None], ...] = (
     turn_round, shift, shift, shift_sent, stray, reorder, again, fail, outcome, early, facts, insert, insert, assign,
-    generation, commit, source, future, future, own, leave_out,
+    generation, commit, source, cut, future, future, own, leave_out,
 )  # fmt: skip
