@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
+from tests.histories.groups import resumes
 from tests.histories.history import FAIL, NEVER, OK, Operation
 from tests.histories.logs import readings
 from tests.histories.versions import Finding, Versions
@@ -78,28 +79,47 @@ def torn_transactions(versions: Versions) -> Iterator[Finding]:
 
 
 class _Commits:
-    """Which offsets of transactions show in what was committed at the end."""
+    """Which offsets of transactions show in what was told of them last: an answer, or where a next owner resumed."""
 
     def __init__(self, versions: Versions) -> None:
-        self._final: dict[tuple[str | None, int], tuple[int, int]] = {}  # offset, line at which it was asked for
-        self._by: dict[tuple[str | None, int], list[tuple[int, Operation]]] = defaultdict(list)
+        self._versions = versions
+        self._last: dict[tuple[str | None, int], tuple[int, int, bool]] = {}  # time of the question, offset, an answer
+        self._highest: dict[tuple[str | None, int], list[tuple[int, int]]] = {}  # of the two highest, of two operations
         for operation in versions.history.operations:
             if operation.f == "committed" and operation.type == OK:
                 for key, offset in operation.value.items():
-                    self._final[operation.group, key] = (-1 if offset is None else offset, operation.invoked)
+                    self._tell(operation, key, (operation.time_invoked, -1 if offset is None else offset, True))
             for commit in operation.commits:
                 for key, to in commit.offsets.items() if commit.outcome != FAIL else ():
-                    self._by[operation.group, key].append((to, operation))
+                    highest = dict(self._highest.get((operation.group, key), ()))
+                    highest[operation.invoked] = max(to, highest.get(operation.invoked, -1))
+                    two = sorted(highest.items(), key=lambda each: each[1])[-2:]
+                    self._highest[operation.group, key] = two
+        for resume in resumes(versions):
+            self._tell(resume.operation, resume.key, (resume.assigned.time, resume.offset, False))
+
+    def _tell(self, operation: Operation, key: int, told: tuple[int, int, bool]) -> None:
+        of = (operation.group, key)
+        self._last[of] = max(told, self._last.get(of, told))
 
     def tell(self, operation: Operation, key: int, to: int) -> bool | None:
-        """None: nobody asked, or another's commit may be what shows."""
-        final, asked = self._final.get((operation.group, key), (-1, -1))
-        if asked < operation.completed:
-            return None  # nobody asked afterwards
-        if final < to:
+        """None: nobody asked afterwards, or what shows may be another's commit, or a log with a hole there."""
+        time, offset, is_answer = self._last.get((operation.group, key), (-1, -1, False))
+        if time <= operation.time:
+            return None
+        if offset < to:
             return False
-        by_another = any(o >= to and other is not operation for o, other in self._by[operation.group, key])
+        if not is_answer and not self._is_there(key, to - 1):
+            return None
+        highest = self._highest.get((operation.group, key), ())
+        by_another = any(other >= to and line != operation.invoked for line, other in highest)
         return None if by_another else True
+
+    def _is_there(self, key: int, offset: int) -> bool:
+        """Tell whether a reader that had to start at an offset or below would have found the record there."""
+        order = self._versions.order(key)
+        values = order.conflicts.get(offset) or {order.log[offset]} if offset in order.log else set()
+        return bool(values) and not any(self._versions.is_removed(order, value, offset) for value in values)
 
 
 def exactly_once(versions: Versions) -> Iterator[Finding]:

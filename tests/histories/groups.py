@@ -112,10 +112,21 @@ def committed_offsets(versions: Versions) -> Iterator[Finding]:
                     text = f"of group {operation.group} and key {key} {before} was told, then {offset}"
                     yield Finding("commit-backwards", key, text, (operation.completed,))
                 told[of].add(operation.completed, operation.time, at)
-    yield from _resumes(versions, committed)
+    for resume in resumes(versions):
+        yield from _judged(versions, committed, resume)
 
 
-def _resumes(versions: Versions, committed: _Committed) -> Iterator[Finding]:
+class Resume(NamedTuple):
+    """The first record that a member polled of a key it had been assigned; ``part`` of its operation is the poll."""
+
+    operation: Operation
+    part: int
+    key: int
+    offset: int
+    assigned: Rebalance
+
+
+def resumes(versions: Versions) -> Iterator[Resume]:
     fresh: dict[tuple[Process, int], Rebalance] = {}  # assigned, and nothing polled yet
     for operation in versions.history.operations:
         if operation.f in ASSIGNING and operation.type != FAIL:
@@ -135,34 +146,27 @@ def _resumes(versions: Versions, committed: _Committed) -> Iterator[Finding]:
             for key, (offsets, _) in part.runs.items() if type(part) is Poll else ():
                 assigned = fresh.pop((operation.process, key), None)
                 if assigned is not None and key not in lost:
-                    own = _committed_itself(operation, number).get(key)
-                    yield from _resumed(versions, committed, operation, key, offsets[0], assigned, own)
+                    yield Resume(operation, number, key, offsets[0], assigned)
 
 
-def _resumed(
-    versions: Versions,
-    committed: _Committed,
-    operation: Operation,
-    key: int,
-    resume: int,
-    assigned: Rebalance,
-    own: int | None,
-) -> Iterator[Finding]:
-    """Judge one resume; ``own``: what its operation itself had committed before. What it commits behind is asked later."""
+def _judged(versions: Versions, committed: _Committed, resume: Resume) -> Iterator[Finding]:
+    """Judge one resume. What its operation commits behind it is asked for later."""
+    operation, key, at = resume.operation, resume.key, resume.offset
     of, order = (operation.group, key), versions.orders[key]
-    low = committed.low[of].before_time(assigned.time)
-    if low is not None and resume < low:
-        text = f"group {operation.group} had committed {low} of key {key}; its next owner resumed at {resume}"
+    low = committed.low[of].before_time(resume.assigned.time)
+    if low is not None and at < low:
+        text = f"group {operation.group} had committed {low} of key {key}; its next owner resumed at {at}"
         yield Finding("commit-lost", key, text, (operation.completed,))
     high = committed.high[of].before_line_without(operation.completed, operation.invoked)
+    own = _committed_itself(operation, resume.part).get(key)
     first = order.place_from(max(high or 0, own or 0, order.start))
     passed = [
         value
-        for place in range(first, order.place_from(resume))
+        for place in range(first, order.place_from(at))
         if (value := order.values[place]) is not None and not versions.is_removed(order, value, order.offsets[place])
     ]
     if passed:
-        text = f"group {operation.group} resumed key {key} at {resume}, past {passed[0]}"
+        text = f"group {operation.group} resumed key {key} at {at}, past {passed[0]}"
         yield Finding("resume-skip", key, text, (operation.completed, *versions.witnesses(key, passed[0])))
 
 

@@ -343,6 +343,13 @@ GROUPS_HAVE += [
     # The commit behind a poll was asked for when that was over.
     ("resume-skip", "2 p x:b@11 ; 0 o x:10 ; 1 (p x:c@12 ; o x:13)", {1: G, 2: assigned(5, 0, time=5000)}),
     ("group-skip", "2 p x:b@1 ; 0 (p x:a@0 ; p x:c@2 ; o x:3 ; p x:b@1) ; 1 committed x:3", {1: G, 2: G}),
+    # Offsets may be shown by who resumed there, and be missing where somebody resumed below.
+    ("torn-transaction", f"{_SOURCE} ; 1 [s y=c@0 ; o x:1] ; 4 p x:b@1 {_READ}", {2: G, 3: assigned(5, 0, time=9000)}),
+    (
+        "torn-transaction",
+        f"{_SOURCE} ; 1 [s y=c@0 ; o x:1] ; 1 p y:c@0 ; 4 p x:a@0 {_READ}",
+        {2: G, 4: assigned(5, 0, time=9000)},
+    ),
     # A commit that failed explains no offsets.
     (
         "torn-transaction",
@@ -371,6 +378,12 @@ GROUPS_NEARLY = [
         "eos-loss",
         f"{_SOURCE} ; 1 [s y=c@0 from x:0 ; o x:2] ; 1 p y:c@0 ; 1 committed x:2 ; 1 committed x:none {_READ}",
         {2: G, 4: G, 5: G},
+    ),
+    # Who resumes beyond a record that was deleted shows no offsets.
+    (
+        "torn-transaction",
+        f"{_SOURCE} ; 0 delete x:1 ; 1f [s y=c@0 ; o x:1] ; 4 p x:b@1 {_READ}",
+        {3: G, 4: assigned(5, 0, time=9000)},
     ),
     # What was told before the transaction says nothing of it.
     (

@@ -255,8 +255,8 @@ def outputs(facts: Facts) -> Iterator[Found]:
 def torn_transactions(facts: Facts) -> Iterator[Found]:
     """Find transactions of which a part is visible and a part is not (HIS-28).
 
-    Offsets that another commit explains as well say nothing of this one, or each transaction that was taken back and
-    done again would be torn; and they are missing only where the last that was asked for shows less.
+    What was seen is visible, be it deleted since; what nobody saw is not judged where it may be gone. Keys that it sends
+    to have to be read to their ends; of a key of its offsets nothing has to be read.
     """
     for operation in facts.operations:
         if not operation.transactional:
@@ -277,27 +277,34 @@ def torn_transactions(facts: Facts) -> Iterator[Found]:
 
 
 def _shown(facts: Facts, commit: Committed) -> bool | None:
-    """Tell whether a transaction's offset of a key is visible; None: nobody can say."""
+    """Tell whether a transaction's offset of a key is visible in what was asked last; None: nobody can say.
+
+    Asked was it by ``committed``, or by an assigned event that a resume shows the answer to; before the transaction was
+    over, it says nothing. Offsets that another commit explains as well say nothing of this one: else each transaction
+    that was taken back and done again would be torn. Nor does a resume at or beyond them, if it would have been there
+    without them, too: where the record below them is gone, or never was.
+    """
     group, key, operation = commit.operation.group, commit.key, commit.operation
     looks = [
-        (each.invoked, _number(each.value[key]))
+        (each.time_invoked, _number(each.value[key]), True)
         for each in facts.operations
         if each.f == "committed" and each.type == OK and each.group == group is not None and key in each.value
-        if each.invoked > operation.completed
     ]
     looks += [
-        (resume.operation.completed, resume.offset)
+        (event.time, resume.offset, False)
         for event, resume in resumes(facts)
-        if event.operation.group == group and event.key == key and event.time > operation.time
+        if event.operation.group == group and event.key == key
     ]
-    if not looks:
+    asked, shown, is_answer = max(looks, default=(-1, -1, False))
+    if asked <= operation.time:
         return None
-    _, last = max(looks)
-    if last < commit.offset:
+    if shown < commit.offset:
         return False
+    below = facts.log.get(key, {}).get(commit.offset - 1, set())
+    is_there = bool(below) and not any(facts.may_be_gone(key, value, commit.offset - 1) for value in below)
     others = [
         each
         for each in _commits(facts, group, key)
         if each.operation is not operation and each.outcome != FAIL and each.offset >= commit.offset
     ]
-    return None if others else True
+    return None if others or not (is_answer or is_there) else True

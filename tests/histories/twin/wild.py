@@ -88,6 +88,14 @@ def fail(entries: Entries, chance: random.Random) -> None:
         chance.choice(done)["type"] = "fail"
 
 
+def silent(entries: Entries, chance: random.Random) -> None:
+    """Let nobody be told what a group had committed."""
+    group = chance.choice(["g", "t"])
+    for entry in _told(entries, "committed"):
+        if entry["group"] == group:
+            entry["type"] = "fail"
+
+
 def outcome(entries: Entries, chance: random.Random) -> None:
     """Let a send or a commit come out another way."""
     if parts := [*_parts(entries, "send"), *_parts(entries, "offsets")]:
@@ -241,6 +249,6 @@ def leave_out(entries: Entries, chance: random.Random) -> None:
 
 
 _WILD: tuple[Callable[[Entries, random.Random], None], ...] = (
-    turn_round, shift, shift, shift_sent, stray, reorder, again, fail, outcome, early, facts, insert, insert, assign,
+    turn_round, shift, shift, shift_sent, stray, reorder, again, fail, silent, outcome, early, facts, insert, insert, assign,
     generation, commit, source, cut, future, future, own, leave_out,
 )  # fmt: skip
