@@ -34,7 +34,8 @@ class Group:
 
     def tell(self, process: int, time: int, chance: random.Random) -> list[dict[str, Any]]:
         """Tell a member what it does not know; at times what it lost in one operation, what it got in the next."""
-        member, events = self.members[process], []
+        member = self.members[process]
+        events: list[tuple[str, list[int], int]] = []
         if member.generation == self.generation:
             return []
         if member.positions:
