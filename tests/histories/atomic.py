@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
+from tests.histories.groups import resumes
 from tests.histories.history import FAIL, NEVER, OK, Operation
 from tests.histories.logs import readings
 from tests.histories.versions import Finding, Versions
@@ -32,15 +33,17 @@ def early_reads(versions: Versions) -> Iterator[Finding]:
     for operation in versions.history.operations:
         if operation.completed == NEVER:
             continue
-        own = {send.value for send in operation.sends} if operation.transactional else ()
+        own = {(send.key, send.value) for send in operation.sends} if operation.transactional else ()
         for poll in operation.polls:
-            for key, (_, values) in poll.runs.items():
-                if own and not own.isdisjoint(values):
-                    value = next(v for v in values if v in own)
+            for key, (offsets, values) in poll.runs.items():
+                if own and (value := next((v for v in values if (key, v) in own), None)) is not None:
                     text = f"process {operation.process} polled {value} of key {key}, which the same transaction sent"
                     yield Finding("precommitted-read", key, text, (operation.completed,))
-                elif key in asked and latest.get(key, never).get(values[-1], NEVER) > operation.time:
-                    early = next((v for v in values if v is not None and asked[key].get(v, 0) > operation.time), None)
+                # Of a run in its order the last decides for all; of another one that which lies highest.
+                highest = values[offsets.index(max(offsets))] if key in asked else None
+                if key in asked and latest.get(key, never).get(highest, NEVER) > operation.time:
+                    others = (v for v in values if v is not None and (key, v) not in own)
+                    early = next((v for v in others if asked[key].get(v, 0) > operation.time), None)
                     if early is not None:
                         text = f"{early} of key {key} was polled before its transaction asked for its commit"
                         yield Finding("early-read", key, text, (operation.completed, *versions.witnesses(key, early)))
@@ -58,13 +61,10 @@ def torn_transactions(versions: Versions) -> Iterator[Finding]:
             continue
         visible, missing = list[str](), list[str]()
         for send in sends:
-            order = versions.orders[send.key]
-            offset = order.first_offset(send.value) if send.offset is None else send.offset
-            if offset is None and (order.start or versions.compacted):
-                continue
-            if offset is not None and versions.is_removed(order, send.value, offset):
-                continue
-            (visible if send.value in order.seen else missing).append(f"{send.value} of key {send.key}")
+            if send.value in versions.orders[send.key].seen:
+                visible.append(f"{send.value} of key {send.key}")
+            elif not versions.is_gone(send):
+                missing.append(f"{send.value} of key {send.key}")
         for commit in operation.commits:
             for key, to in commit.offsets.items():
                 seen = shown.tell(operation, key, to)
@@ -79,33 +79,53 @@ def torn_transactions(versions: Versions) -> Iterator[Finding]:
 
 
 class _Commits:
-    """Which offsets of transactions show in what was committed at the end."""
+    """Which offsets of transactions show in what was told of them last: an answer, or where a next owner resumed."""
 
     def __init__(self, versions: Versions) -> None:
-        self._final: dict[tuple[str | None, int], int] = {}
-        self._by: dict[tuple[str | None, int], list[tuple[int, Operation]]] = defaultdict(list)
+        self._versions = versions
+        self._last: dict[tuple[str | None, int], tuple[int, int, bool]] = {}  # time of the question, offset, an answer
+        self._highest: dict[tuple[str | None, int], list[tuple[int, int]]] = {}  # of the two highest, of two operations
         for operation in versions.history.operations:
             if operation.f == "committed" and operation.type == OK:
                 for key, offset in operation.value.items():
-                    self._final[operation.group, key] = -1 if offset is None else offset
+                    self._tell(operation, key, (operation.time_invoked, -1 if offset is None else offset, True))
             for commit in operation.commits:
-                for key, to in commit.offsets.items():
-                    self._by[operation.group, key].append((to, operation))
+                for key, to in commit.offsets.items() if commit.outcome != FAIL else ():
+                    highest = dict(self._highest.get((operation.group, key), ()))
+                    highest[operation.invoked] = max(to, highest.get(operation.invoked, -1))
+                    two = sorted(highest.items(), key=lambda each: each[1])[-2:]
+                    self._highest[operation.group, key] = two
+        for resume in resumes(versions):
+            self._tell(resume.operation, resume.key, (resume.assigned.time, resume.offset, False))
+
+    def _tell(self, operation: Operation, key: int, told: tuple[int, int, bool]) -> None:
+        of = (operation.group, key)
+        self._last[of] = max(told, self._last.get(of, told))
 
     def tell(self, operation: Operation, key: int, to: int) -> bool | None:
-        """None: nobody asked, or another's commit may be what shows."""
-        final = self._final.get((operation.group, key))
-        if final is None:
+        """None: nobody asked afterwards, or what shows may be another's commit, or a log with a hole there."""
+        time, offset, is_answer = self._last.get((operation.group, key), (-1, -1, False))
+        if time <= operation.time:
             return None
-        if final < to:
+        if offset < to:
             return False
-        by_another = any(o >= to and other is not operation for o, other in self._by[operation.group, key])
+        if not is_answer and not self._is_there(key, to - 1):
+            return None
+        highest = self._highest.get((operation.group, key), ())
+        by_another = any(other >= to and line != operation.invoked for line, other in highest)
         return None if by_another else True
+
+    def _is_there(self, key: int, offset: int) -> bool:
+        """Tell whether a reader that had to start at an offset or below would have found the record there."""
+        order = self._versions.order(key)
+        values = order.conflicts.get(offset) or {order.log[offset]} if offset in order.log else set()
+        return bool(values) and not any(self._versions.is_removed(order, value, offset) for value in values)
 
 
 def exactly_once(versions: Versions) -> Iterator[Finding]:
     """Find sources with two outputs, and sources passed without any (HIS-39)."""
     outputs: dict[tuple[str | None, tuple[int, int]], list[int]] = defaultdict(list)
+    removed: set[tuple[str | None, tuple[int, int]]] = set()  # what had one that may be gone
     groups = set()
     for operation in versions.history.operations:
         for send in operation.sends:
@@ -113,6 +133,8 @@ def exactly_once(versions: Versions) -> Iterator[Finding]:
                 groups.add(operation.group)
                 if send.value in versions.orders[send.key].seen:
                     outputs[operation.group, send.source].append(send.value)
+                elif versions.is_gone(send):
+                    removed.add((operation.group, send.source))
     for (group, (key, offset)), values in sorted(outputs.items(), key=str):
         if len(values) > 1:
             text = f"{offset} of key {key} has the outputs {' and '.join(map(str, values))} in group {group}"
@@ -125,14 +147,13 @@ def exactly_once(versions: Versions) -> Iterator[Finding]:
     final: dict[tuple[str | None, int], tuple[int, int]] = {}
     for operation in last:
         for key, to in operation.value.items():
-            if to is not None:
-                final[operation.group, key] = (to, operation.completed)
+            final[operation.group, key] = (to or 0, operation.completed)
     for (group, key), (to, line) in sorted(final.items(), key=str):
         order = versions.order(key)
         for place in range(order.place_from(to)):
             value, offset = order.values[place], order.offsets[place]
             if value is None or value not in order.seen or versions.is_removed(order, value, offset):
                 continue
-            if (group, (key, offset)) not in outputs:
+            if (group, (key, offset)) not in outputs and (group, (key, offset)) not in removed:
                 text = f"group {group} passed {value} at {offset} of key {key}, which has no output"
                 yield Finding("eos-loss", key, text, (*versions.witnesses(key, value), line))

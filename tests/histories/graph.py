@@ -96,12 +96,12 @@ class _Vertices:
         self.positions.append(position)
         return len(self.positions) - 1
 
-    def polled(self, vertex: int) -> Iterator[tuple[int, tuple[int | None, ...]]]:
+    def polled(self, vertex: int) -> Iterator[tuple[int, tuple[int, ...], tuple[int | None, ...]]]:
         part = self.parts[vertex]
         polls = self.operations[vertex].polls if part is None else [part] if type(part) is Poll else ()
         for poll in polls:
-            for key, (_, values) in poll.runs.items():
-                yield key, values
+            for key, (offsets, values) in poll.runs.items():
+                yield key, offsets, values
 
 
 def cycles(versions: Versions, *, all_suspects: bool = False) -> Iterator[Finding]:
@@ -131,13 +131,13 @@ def _ww_edges(versions: Versions, vertices: _Vertices, transactions: bool) -> It
     for order in versions.orders.values():
         before = None
         for value in order.values:
+            writer = versions.writers.get(value) if value is not None else None
+            if value is not None and not transactions and (writer is None or writer[0].transactional):
+                continue
             vertex = vertices.of_value.get(value) if value is not None else None
-            if vertex is None:
-                before = None  # nothing is compared across what is unclear
-            elif transactions or vertices.parts[vertex] is not None:
-                if before is not None and before != vertex:
-                    yield before, vertex, WW
-                before = vertex
+            if vertex is not None and before is not None and before != vertex:
+                yield before, vertex, WW
+            before = vertex  # None: nothing is compared across what is unclear
 
 
 def _raised(vertices: _Vertices, writes: Sequence[Edge]) -> list[float]:
@@ -158,8 +158,10 @@ def _reads_from_above(versions: Versions, vertices: _Vertices) -> list[tuple[flo
     for vertex, position in enumerate(vertices.positions):
         if type(vertices.parts[vertex]) is Send:
             continue
-        for key, values in vertices.polled(vertex):
-            if rising[key].get(values[-1], NEVER) > position:
+        for key, offsets, values in vertices.polled(vertex):
+            # Of a run in its order the last decides for all; of another one that which lies highest.
+            last = values[-1] if offsets[-1] == max(offsets) else values[offsets.index(max(offsets))]
+            if rising[key].get(last, NEVER) > position:
                 highest = max((written.get(value, -1.0) for value in values if value is not None), default=-1.0)
                 if highest > position:
                     found.append((position, highest))
@@ -193,7 +195,7 @@ def _judge(
     edges: list[Edge] = []
     if reads:
         for vertex in suspects:
-            writers = {vertices.of_value.get(v) for _, values in vertices.polled(vertex) for v in values}  # type: ignore[arg-type]
+            writers = {vertices.of_value.get(v) for _, _, values in vertices.polled(vertex) for v in values}  # type: ignore[arg-type]
             edges += [(w, vertex, WR) for w in writers if w is not None and w in inside and w != vertex]
     if writes:
         edges += [edge for edge in writes if edge[0] in inside and edge[1] in inside]
@@ -364,7 +366,7 @@ def _step(
     versions: Versions, vertices: _Vertices, vertex: int, following: int, why: str, one: Operation, other: Operation
 ) -> str:
     if why == WR:
-        value = next(v for _, vs in vertices.polled(following) for v in vs if vertices.of_value.get(v) == vertex)  # type: ignore[arg-type]
+        value = next(v for _, _, vs in vertices.polled(following) for v in vs if vertices.of_value.get(v) == vertex)  # type: ignore[arg-type]
         return f"{one.process} sent {value} to {versions.writers[value][1].key}, {other.process} polled it"  # type: ignore[index]
     if why == WW:
         for order in versions.orders.values():

@@ -3,8 +3,9 @@
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from tests.histories.history import FAIL, NEVER, OK, Operation, Process, Rebalance
+from tests.histories.history import ASSIGNING, FAIL, NEVER, OK, Commit, Operation, Poll, Process, Rebalance
 from tests.histories.versions import Finding, Versions
 
 
@@ -37,7 +38,8 @@ def owners(versions: Versions) -> Iterator[Finding]:
         if operation.generation is None:
             continue
         for commit in operation.commits:
-            for time, generation, member, line in assigned[operation.group] if commit.outcome == OK else ():
+            taken = commit.outcome == OK and commit.offsets  # of no offsets nothing was asked
+            for time, generation, member, line in assigned[operation.group] if taken else ():
                 if time < operation.time_invoked and generation > operation.generation and member != operation.member:
                     text = f"a commit of generation {operation.generation} was taken when {generation} had begun"
                     yield Finding("zombie-commit", next(iter(commit.offsets), None), text, (line, operation.completed))
@@ -51,14 +53,22 @@ class _Series:
         self._lines: list[int] = []
         self._times: list[int] = []
         self._highest: list[int] = []
+        self._offsets: list[int] = []
 
     def add(self, line: int, time: int, offset: int) -> None:
         self._lines.append(line)
         self._times.append(time)
+        self._offsets.append(offset)
         self._highest.append(max(offset, self._highest[-1] if self._highest else offset))
 
     def before_line(self, line: int) -> int | None:
         return self._at(bisect_left(self._lines, line))
+
+    def before_line_without(self, line: int, own: int) -> int | None:
+        """Leave out what was told in one line; from there on it is few that are looked at one by one."""
+        until = self.before_line(own)
+        at, end = bisect_left(self._lines, own + 1), bisect_left(self._lines, line)
+        return max((each for each in (until, *self._offsets[at:end]) if each is not None), default=None)
 
     def before_time(self, time: int) -> int | None:
         return self._at(bisect_left(self._times, time))
@@ -102,77 +112,115 @@ def committed_offsets(versions: Versions) -> Iterator[Finding]:
                     text = f"of group {operation.group} and key {key} {before} was told, then {offset}"
                     yield Finding("commit-backwards", key, text, (operation.completed,))
                 told[of].add(operation.completed, operation.time, at)
-    yield from _resumes(versions, committed)
+    for resume in resumes(versions):
+        yield from _judged(versions, committed, resume)
 
 
-def _resumes(versions: Versions, committed: _Committed) -> Iterator[Finding]:
+class Resume(NamedTuple):
+    """The first record that a member polled of a key it had been assigned; ``part`` of its operation is the poll."""
+
+    operation: Operation
+    part: int
+    key: int
+    offset: int
+    assigned: Rebalance
+
+
+def resumes(versions: Versions) -> Iterator[Resume]:
     fresh: dict[tuple[Process, int], Rebalance] = {}  # assigned, and nothing polled yet
     for operation in versions.history.operations:
+        if operation.f in ASSIGNING and operation.type != FAIL:
+            kept = () if operation.from_start else operation.value or ()
+            fresh = {of: event for of, event in fresh.items() if of[0] != operation.process or of[1] in kept}
         lost = set()
         for event in operation.rebalance:
             for key in event.keys:
                 fresh.pop((operation.process, key), None)
-                if event.what == "assigned" and key not in lost:
-                    fresh[operation.process, key] = event
-                else:
+                if event.what != "assigned":
                     lost.add(key)  # what is polled of it in this operation may be from before
-        for poll in operation.polls:
-            for key, (offsets, _) in poll.runs.items():
+                elif operation.group is not None:
+                    fresh[operation.process, key] = event
+        if operation.completed == NEVER:
+            continue
+        for number, part in enumerate(operation.parts):
+            for key, (offsets, _) in part.runs.items() if type(part) is Poll else ():
                 assigned = fresh.pop((operation.process, key), None)
-                if assigned is None or operation.completed == NEVER:
-                    continue
-                of, resume, order = (operation.group, key), offsets[0], versions.orders[key]
-                low = committed.low[of].before_time(assigned.time)
-                if low is not None and resume < low:
-                    text = (
-                        f"group {operation.group} had committed {low} of key {key}; its next owner resumed at {resume}"
-                    )
-                    yield Finding("commit-lost", key, text, (operation.completed,))
-                high = committed.high[of].before_line(operation.completed)
-                first = order.place_from(max(high or 0, order.start))
-                passed = [
-                    value
-                    for place in range(first, order.place_from(resume))
-                    if (value := order.values[place]) is not None
-                    and not versions.is_removed(order, value, order.offsets[place])
-                ]
-                if passed:
-                    text = f"group {operation.group} resumed key {key} at {resume}, past {passed[0]}"
-                    yield Finding("resume-skip", key, text, (operation.completed, *versions.witnesses(key, passed[0])))
+                if assigned is not None and key not in lost:
+                    yield Resume(operation, number, key, offsets[0], assigned)
 
 
-def _committed_itself(operation: Operation) -> dict[int, int]:
-    """Return the highest offset of each key that the operation may have committed."""
+def _judged(versions: Versions, committed: _Committed, resume: Resume) -> Iterator[Finding]:
+    """Judge one resume. What its operation commits behind it is asked for later."""
+    operation, key, at = resume.operation, resume.key, resume.offset
+    of, order = (operation.group, key), versions.orders[key]
+    low = committed.low[of].before_time(resume.assigned.time)
+    if low is not None and at < low:
+        text = f"group {operation.group} had committed {low} of key {key}; its next owner resumed at {at}"
+        yield Finding("commit-lost", key, text, (operation.completed,))
+    high = committed.high[of].before_line_without(operation.completed, operation.invoked)
+    own = _committed_itself(operation, resume.part).get(key)
+    first = order.place_from(max(high or 0, own or 0, order.start))
+    passed = [
+        value
+        for place in range(first, order.place_from(at))
+        if (value := order.values[place]) is not None and not versions.is_removed(order, value, order.offsets[place])
+    ]
+    if passed:
+        text = f"group {operation.group} resumed key {key} at {at}, past {passed[0]}"
+        yield Finding("resume-skip", key, text, (operation.completed, *versions.witnesses(key, passed[0])))
+
+
+def _committed_itself(operation: Operation, before: int | None = None) -> dict[int, int]:
+    """Return the highest offset of each key that the operation may have committed, or its parts before one."""
     found: dict[int, int] = {}
-    for commit in operation.commits:
-        for key, to in commit.offsets.items() if commit.outcome != FAIL else ():
-            found[key] = max(to, found.get(key, -1))
+    for part in operation.parts[:before]:
+        if type(part) is Commit and (operation.type if operation.transactional else part.outcome) != FAIL:
+            for key, to in part.offsets.items():
+                found[key] = max(to, found.get(key, -1))
     return found
+
+
+class _Passing(NamedTuple):
+    """One commit of a key: the line at which it was asked for at the latest."""
+
+    line: int
+    offset: int
+    certain: bool
+    operation: int
+    part: int
+
+
+def _passes(commits: list[_Passing], offset: int) -> _Passing | None:
+    """Return the first commit that certainly passed an offset, else the last that may have."""
+    passing = [commit for commit in commits if commit.offset > offset]
+    certain = next((commit for commit in passing if commit.certain), None)
+    return certain or (passing[-1] if passing else None)
 
 
 def group_skips(versions: Versions) -> Iterator[Finding]:
     """Find values that a group committed past without any of its members having got them (HIS-38)."""
-    polled: dict[tuple[str | None, int], dict[int | None, int]] = defaultdict(dict)  # value -> line that tells
-    passing: dict[tuple[str | None, int], list[tuple[int, int]]] = defaultdict(list)  # line, offset
+    polled: dict[tuple[str | None, int], dict[int | None, list[tuple[int, int, int]]]] = defaultdict(dict)
+    passing: dict[tuple[str | None, int], list[_Passing]] = defaultdict(list)
     last: dict[tuple[str | None, int], int] = {}
     for operation in versions.history.operations:
         if operation.group is None:
             continue
-        own = _committed_itself(operation)
-        for poll in operation.polls:
-            for key, (offsets, values) in poll.runs.items():
+        own, name = _committed_itself(operation), operation.invoked
+        for number, part in enumerate(operation.parts):
+            for key, (offsets, values) in part.runs.items() if type(part) is Poll else ():
                 mine = polled[operation.group, key]
+                # What it committed itself may have been passed, and resumed from, long before it was over.
+                early, late = (operation.invoked, name, number), (operation.completed, name, number)
                 for offset, value in zip(offsets, values, strict=True):
-                    # What it committed itself may have been passed, and resumed from, long before it was over.
-                    line = operation.invoked if offset < own.get(key, -1) else operation.completed
-                    mine[value] = min(mine.get(value, NEVER), line)
-        for commit in operation.commits:
-            # A commit behind polls of its operation is asked for at some moment after them.
-            line = operation.completed if operation.polls else operation.invoked
-            for key, to in commit.offsets.items() if commit.outcome != FAIL else ():
-                passing[operation.group, key].append((line, to))
+                    mine.setdefault(value, []).append(early if offset < own.get(key, -1) else late)
+            if type(part) is Commit:
+                outcome = operation.type if operation.transactional else part.outcome
+                # A commit behind polls of its operation is asked for at some moment after them.
+                line = operation.completed if operation.polls else operation.invoked
+                for key, to in part.offsets.items() if outcome != FAIL else ():
+                    passing[operation.group, key].append(_Passing(line, to, outcome == OK, name, number))
         if operation.f == "committed" and operation.type == OK:
-            last.update({(operation.group, key): to for key, to in operation.value.items() if to is not None})
+            last.update({(operation.group, key): to or 0 for key, to in operation.value.items()})
     for (group, key), to in sorted(last.items(), key=str):
         order, mine = versions.order(key), polled[group, key]
         commits = passing[group, key]
@@ -180,8 +228,11 @@ def group_skips(versions: Versions) -> Iterator[Finding]:
             value, offset = order.values[place], order.offsets[place]
             if value not in order.seen or value is None or versions.is_removed(order, value, offset):
                 continue
-            by = next((line for line, o in commits if o > offset), NEVER)
-            if mine.get(value, NEVER) > by or (by == NEVER and value not in mine):
+            by = _passes(commits, offset)
+            if not any(
+                by is None or (number < by.part if name == by.operation else line < by.line)
+                for line, name, number in mine.get(value, ())
+            ):
                 text = f"group {group} committed past {value} at {offset} of key {key}, which no member had got"
-                lines = (*versions.witnesses(key, value), *((by,) if by != NEVER else ()))
+                lines = (*versions.witnesses(key, value), *((by.line,) if by and by.line != NEVER else ()))
                 yield Finding("group-skip", key, text, lines)

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Literal
 
-from tests.histories.history import NEVER, OK, Operation
+from tests.histories.history import ASSIGNING, FAIL, NEVER, OK, Operation
 from tests.histories.versions import RECORD_KEYS, Finding, Versions
 
 Reading = Literal["unread", "stuck", "read"]
@@ -74,26 +74,36 @@ def lost_writes(versions: Versions) -> Iterator[Finding]:
             if offset > furthest:
                 break
             for value in order.all_values(place):
-                if value in order.seen or order.last_offset(value) != offset or value not in versions.writers:
+                if value in order.seen or order.last_offset(value) != offset or not _is_proven(versions, key, value):
                     continue
-                if versions.is_proven(*versions.writers[value]) and not versions.is_removed(order, value, offset):
+                if not versions.is_removed(order, value, offset):
                     text = f"{value} at {offset} of key {key} was never read, but {furthest} was"
                     yield Finding("lost-write", key, text, versions.witnesses(key, value))
+
+
+def _is_proven(versions: Versions, key: int, value: int) -> bool:
+    """Tell whether a value certainly was written to this key; to another it is a phantom here, and told as that."""
+    writer = versions.writers.get(value)
+    return writer is not None and writer[1].key == key and versions.is_proven(*writer)
 
 
 def readings(versions: Versions) -> dict[int, Reading]:
     """Tell of each key how far the final phase came (HIS-27)."""
     ends: dict[int, int] = {}
-    finals: dict[int, tuple[int, int | None]] = {}  # key -> position, the end told before
+    first: dict[int, int] = {}  # key -> the line of the first end told
+    finals: dict[int, tuple[int, bool]] = {}  # key -> position, whether an end had been told before
     for operation in versions.history.operations:
         if operation.type == OK and operation.f == "ends":
-            ends.update({key: end for key, (_, end) in operation.value.items()})
+            for key, (_, end) in operation.value.items():
+                ends[key] = end
+                first.setdefault(key, operation.completed)
         elif operation.type == OK and operation.f == "final":
-            finals.update({key: (position, ends.get(key)) for key, position in operation.value.items()})
+            for key, position in operation.value.items():
+                finals[key] = (position, first.get(key, NEVER) < operation.invoked)
     found: dict[int, Reading] = {}
     for key in versions.orders:
-        position, end = finals.get(key, (None, None))
-        if position is None or end is None:
+        position, asked = finals.get(key, (0, False))
+        if not asked:
             found[key] = "unread"
         else:
             found[key] = "stuck" if position < ends[key] else "read"
@@ -112,14 +122,8 @@ def unseen(versions: Versions) -> Iterator[Finding]:
         if reading[send.key] != "read":
             continue
         acknowledged = operation.type == OK if operation.transactional else send.outcome == OK
-        order = versions.orders[send.key]
-        if not acknowledged or value in order.seen:
+        if not acknowledged or value in versions.orders[send.key].seen or versions.is_gone(send):
             continue
-        offset = send.offset
-        if offset is not None and versions.is_removed(order, value, offset):
-            continue
-        if offset is None and (order.start or versions.compacted):
-            continue  # it may have lain below the start
         text = f"{value} was acknowledged for key {send.key}, which was read to its end without it"
         yield Finding("unseen", send.key, text, versions.witnesses(send.key, value))
 
@@ -129,7 +133,7 @@ def ends_backwards(versions: Versions) -> Iterator[Finding]:
     highest: dict[
         tuple[int, str | None], list[tuple[int, int]]
     ] = {}  # of each key: line of completion, highest end yet
-    deleted: dict[int, tuple[int, int]] = {}  # key -> start, line of the first answer that told it
+    deleted: dict[int, list[tuple[int, int]]] = defaultdict(list)  # key -> line of the answer, highest start yet
     for operation in versions.history.operations:  # by completion
         if operation.type == OK and operation.f == "ends":
             for key, (start, end) in operation.value.items():
@@ -139,21 +143,22 @@ def ends_backwards(versions: Versions) -> Iterator[Finding]:
                     text = f"the end of key {key} went back from {before[1]} to {end}"
                     yield Finding("end-backwards", key, text, (before[0], operation.completed))
                 told.append((operation.completed, max(end, told[-1][1] if told else -1)))
-                yield from _start_backwards(operation, key, start, deleted.get(key))
+                yield from _start_backwards(operation, key, start, deleted[key])
         elif operation.type == OK and operation.f == "delete":
             for key, start in operation.value.items():
-                if start > deleted.get(key, (-1, 0))[0]:
-                    deleted[key] = (start, operation.completed)
+                if not deleted[key] or start > deleted[key][-1][1]:
+                    deleted[key].append((operation.completed, start))
         elif deleted and operation.completed != NEVER:
             for poll in operation.polls:
                 for key, (offsets, _) in poll.runs.items():
-                    yield from _start_backwards(operation, key, min(offsets), deleted.get(key))
+                    yield from _start_backwards(operation, key, min(offsets), deleted[key])
 
 
-def _start_backwards(operation: Operation, key: int, start: int, deleted: tuple[int, int] | None) -> Iterator[Finding]:
-    if deleted is not None and start < deleted[0] and deleted[1] < operation.invoked:
-        text = f"key {key} was there from {start} on after its records below {deleted[0]} had been deleted"
-        yield Finding("start-backwards", key, text, (deleted[1], operation.completed))
+def _start_backwards(operation: Operation, key: int, start: int, deleted: list[tuple[int, int]]) -> Iterator[Finding]:
+    line, highest = next((told for told in reversed(deleted) if told[0] < operation.invoked), (0, start))
+    if start < highest:
+        text = f"key {key} was there from {start} on after its records below {highest} had been deleted"
+        yield Finding("start-backwards", key, text, (line, operation.completed))
 
 
 def compaction(versions: Versions) -> Iterator[Finding]:
@@ -164,24 +169,27 @@ def compaction(versions: Versions) -> Iterator[Finding]:
     finals = _final_polls(versions)
     for key, order in sorted(versions.orders.items()):
         if reading[key] == "read":
-            for offset in sorted(set(order.newest.values())):
+            for offset in sorted(set(order.newest.values()) - order.conflicts.keys()):
                 value = order.log[offset]
-                proven = value in versions.writers and versions.is_proven(*versions.writers[value])
-                if proven and offset >= order.start and value > 0 and value not in finals[key]:
+                there = offset >= order.start and value >= 0 and _is_proven(versions, key, value)
+                if there and value not in finals[key]:
                     text = f"{value}, the newest of its record key, is missing from the last read of key {key}"
                     yield Finding("compacted-lost", key, text, versions.witnesses(key, value))
     yield from _skipped_tombstones(versions)
 
 
 def _final_polls(versions: Versions) -> dict[int, set[int | None]]:
-    """Return what each key's last readers from the start saw: polls of processes that sent nothing and said final."""
-    finishers = {o.process for o in versions.history.operations if o.f == "final"}
+    """Return what each key's last reader from the start saw: the polls of the process that said final of it last."""
+    finals = [o for o in versions.history.operations if o.f == "final" and o.type == OK]
+    finishers = {key: operation.process for operation in finals for key in operation.value}
+    processes = set(finishers.values())
     found: dict[int, set[int | None]] = defaultdict(set)
     for operation in versions.history.operations:
-        if operation.process in finishers:
+        if operation.process in processes:
             for poll in operation.polls:
                 for key, (_, values) in poll.runs.items():
-                    found[key].update(values)
+                    if finishers.get(key) == operation.process:
+                        found[key].update(values)
     return found
 
 
@@ -189,33 +197,64 @@ def _skipped_tombstones(versions: Versions) -> Iterator[Finding]:
     """A reader that had a key's value, and got past its tombstone while that had to be kept, must have got that."""
     retention_ns = int(versions.history.options.get("delete_retention_ms", 86_400_000)) * 1_000_000
     tombstones: dict[int, list[tuple[int, int, int]]] = defaultdict(list)  # key -> offset, value, acknowledged at
-    for value, (operation, _) in versions.writers.items():
-        order = versions.order(versions.writers[value][1].key)
-        offset = order.first_offset(value)
-        if value < 0 and offset is not None and operation.type == OK and value not in order.repeated:
-            tombstones[versions.writers[value][1].key].append((offset, value, operation.time))
+    for value, (operation, send) in versions.writers.items():
+        acknowledged = (operation.type if operation.transactional else send.outcome) == OK
+        if value < 0 and acknowledged and value in versions.orders[send.key].index:
+            offset = versions.orders[send.key].first_offset(value)
+            assert offset is not None, "a clear value lies at an offset"
+            tombstones[send.key].append((offset, value, operation.time))
     replaced = _replacements(versions) if tombstones else {}
-    polled: dict[tuple[object, int], dict[int, int]] = defaultdict(dict)  # process, key -> record key -> offset
+    polled: dict[tuple[object, int], dict[int, int]] = defaultdict(dict)  # process, key -> record key -> least offset
+    met: dict[tuple[object, int], set[int | None]] = defaultdict(set)  # process, key -> values polled
     positions: dict[tuple[object, int], int] = {}
-    for operation in versions.history.operations:
-        if operation.f in ("assign", "subscribe"):
-            positions = {of: at for of, at in positions.items() if of[0] != operation.process}
+    for operation in versions.history.operations if tombstones else ():
+        if operation.f in ASSIGNING and operation.type != FAIL:
+            kept = () if operation.from_start else operation.value or ()
+            positions = {of: at for of, at in positions.items() if of[0] != operation.process or of[1] in kept}
         for event in operation.rebalance:
             for key in event.keys:
                 positions.pop((operation.process, key), None)  # another may have read on meanwhile
-        for poll in operation.polls:
-            for key, (offsets, values) in poll.runs.items():
-                of = (operation.process, key)
-                before, got = positions.get(of, -1), set(values)
-                for offset, value, at in tombstones[key] if before >= 0 else ():
-                    known = polled[of].get(abs(value) % RECORD_KEYS, offset)
-                    passed = before < offset < offsets[-1] and operation.completed < replaced[value]
-                    if passed and known < offset and value not in got and operation.time < at + retention_ns:
-                        text = f"a reader of key {key} got past the tombstone {value} at {offset} without it"
-                        lines = (*versions.witnesses(key, value), operation.completed)
-                        yield Finding("tombstone-skip", key, text, lines)
-                positions[of] = max(before, offsets[-1])
-                polled[of].update({abs(v) % RECORD_KEYS: o for o, v in zip(offsets, values, strict=True) if v})
+        runs = [(key, run) for poll in operation.polls for key, run in poll.runs.items() if key in tombstones]
+        for key, (_, values) in runs:
+            met[operation.process, key].update(values)
+        reached = dict[int, int]()
+        for key, (offsets, values) in runs:
+            of = (operation.process, key)
+            before = reached.get(key, positions.get(of, NEVER))
+            reached[key] = offsets[-1]
+            for offset, value, at in tombstones[key]:
+                due = operation.completed < replaced[value] and operation.time < at + retention_ns
+                if due and value not in met[of] and _is_passed(offset, value, before, offsets, values, polled[of]):
+                    text = f"a reader of key {key} got past the tombstone {value} at {offset} without it"
+                    yield Finding("tombstone-skip", key, text, (*versions.witnesses(key, value), operation.completed))
+            for offset, each in zip(offsets, values, strict=True):
+                if each is not None:
+                    of_key = abs(each) % RECORD_KEYS
+                    polled[of][of_key] = min(offset, polled[of].get(of_key, offset))
+        if operation.type == OK:
+            positions.update({(operation.process, key): at for key, at in reached.items()})
+
+
+def _is_passed(
+    tombstone: int,
+    value: int,
+    before: int,
+    offsets: tuple[int, ...],
+    values: tuple[int | None, ...],
+    had: dict[int, int],
+) -> bool:
+    """Tell whether a run leads from below a tombstone to beyond it, a value of its record key having been polled."""
+    if max(offsets) <= tombstone:
+        return False
+    of_key = abs(value) % RECORD_KEYS
+    least = had.get(of_key, tombstone)
+    for offset, each in zip(offsets, values, strict=True):
+        if least < tombstone and before < tombstone < offset:
+            return True
+        before = offset
+        if each is not None and abs(each) % RECORD_KEYS == of_key:
+            least = min(least, offset)
+    return False
 
 
 def _replacements(versions: Versions) -> dict[int, int]:
@@ -227,7 +266,8 @@ def _replacements(versions: Versions) -> dict[int, int]:
             values = order.conflicts.get(offset) or {order.log[offset]}
             for value in values:
                 found[value] = first.get(abs(value) % RECORD_KEYS, NEVER)
-            for value in values & versions.writers.keys():
+            for value in values:
                 of = abs(value) % RECORD_KEYS
-                first[of] = min(first.get(of, NEVER), versions.writers[value][0].invoked)
+                asked = versions.writers[value][0].invoked if value in versions.writers else -1  # nobody knows when
+                first[of] = min(first.get(of, NEVER), asked)
     return found

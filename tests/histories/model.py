@@ -14,6 +14,55 @@ Entry = dict[str, Any]
 
 
 @dataclass
+class Group:
+    """A coordinator that is right: a key has one owner in a generation, and only the current one commits.
+
+    Of a transforming group every member makes an output of each record, in the transaction that commits its offset.
+    """
+
+    name: str
+    keys: range
+    transforms: bool
+    generation: int = 0
+    members: dict[int, "Member"] = field(default_factory=dict)  # by process
+    owners: dict[int, int] = field(default_factory=dict)  # key -> process
+    committed: dict[int, int] = field(default_factory=dict)
+
+    def rebalance(self, chance: random.Random) -> None:
+        self.generation += 1
+        self.owners = {key: chance.choice(sorted(self.members)) for key in self.keys}
+
+    def tell(self, process: int, time: int, chance: random.Random) -> list[dict[str, Any]]:
+        """Tell a member what it does not know; at times what it lost in one operation, what it got in the next."""
+        member = self.members[process]
+        events: list[tuple[str, list[int], int]] = []
+        if member.generation == self.generation:
+            return []
+        if member.positions:
+            events.append(("revoked", sorted(member.positions), member.generation))
+            member.positions, member.upto = {}, {}
+            if chance.random() < 0.5:
+                return [_event(*events[0], time + 1)]
+        member.generation = self.generation
+        member.positions = {k: self.committed.get(k, 0) for k, owner in self.owners.items() if owner == process}
+        events.append(("assigned", sorted(member.positions), member.generation))
+        return [_event(*event, time + 1 + at) for at, event in enumerate(events)]
+
+
+@dataclass
+class Member:
+    """What one member knows: its generation, where it reads on, and what it may commit."""
+
+    generation: int = 0
+    positions: dict[int, int] = field(default_factory=dict)
+    upto: dict[int, int] = field(default_factory=dict)
+
+
+def _event(what: str, keys: list[int], generation: int, time: int) -> dict[str, Any]:
+    return {"what": what, "keys": keys, "generation": generation, "time": time}
+
+
+@dataclass
 class Model:
     """A correct Kafka of a few keys and the clients that use it; steps of operations interleave.
 
@@ -25,6 +74,7 @@ class Model:
     keys: int = 3
     workers: int = 5
     transactions: bool = True
+    with_groups: bool = False  # two members that commit what they polled, two that transform, to the last key
     entries: list[Entry] = field(default_factory=list)
     logs: list[list[int | None]] = field(default_factory=list)  # values; None is a marker, or was aborted
     positions: dict[int, list[int]] = field(default_factory=dict)
@@ -33,14 +83,17 @@ class Model:
     def run(self, operations: int) -> list[Entry]:
         """Play operations, some at the same time; then read everything."""
         self.logs = [[] for _ in range(self.keys)]
+        transforming = Group("t", range(self.keys - 1), transforms=True)
+        self.groups = [Group("g", range(self.keys), transforms=False), transforming] if self.with_groups else []
         under_way: list[tuple[int, Callable[[], None]]] = []
-        free = list(range(self.workers))
-        self.processes = list(range(self.workers))
+        self.processes = list(range(self.workers + 2 * len(self.groups)))
+        free = list(self.processes)
         while operations or under_way:
             if operations and free and (not under_way or self.chance.random() < 0.5):
                 operations -= 1
                 worker = free.pop(self.chance.randrange(len(free)))
-                under_way.append((worker, self._begin(worker)))
+                begin = self._begin if worker < self.workers else self._begin_of_group
+                under_way.append((worker, begin(worker)))
             else:
                 worker, end = under_way.pop(self.chance.randrange(len(under_way)))
                 end()
@@ -85,7 +138,7 @@ class Model:
     def _end(self, worker: int, kind: str, f: str, done: list[Any], **more: Any) -> None:
         self._write(self.processes[worker], kind, f, done, **more)
         if kind == "info":
-            self.processes[worker] += self.workers
+            self.processes[worker] += len(self.processes)
 
     def _end_transaction(self, worker: int, asked: list[list[Any]]) -> None:
         process = self.processes[worker]
@@ -114,6 +167,99 @@ class Model:
         ended = {} if outcome == "fail" else {"ended_at": (len(self.entries) - 1) * 1000}
         self._end(worker, outcome, "txn", done, **ended)
 
+    def _begin_of_group(self, worker: int) -> Callable[[], None]:
+        """Invoke an operation of a member, to which a rebalance may be told first."""
+        process, group = self.processes[worker], self.groups[(worker - self.workers) % 2]
+        drawn = self.chance.random()
+        if drawn < 0.1:
+            self._write(process, "invoke", "committed", list(group.keys))
+            asked = {key: group.committed.get(key) for key in group.keys} if drawn < 0.05 else None
+            return lambda: self._write(
+                process, "ok", "committed", asked or {k: group.committed.get(k) for k in group.keys}, group=group.name
+            )
+        if drawn < 0.15 and process in group.members:
+            del group.members[process]
+            self._write(process, "invoke", "crash", None)
+            self.processes[worker] += len(self.processes)
+            return lambda: self._write(process, "ok", "crash", None)
+        if process not in group.members:
+            group.members[process] = Member()
+            group.rebalance(self.chance)
+        elif drawn < 0.25:
+            group.rebalance(self.chance)
+        events = group.tell(process, len(self.entries) * 1000, self.chance)
+        member = group.members[process]
+        more = {"group": group.name, "member": f"m{process}", "generation": member.generation, "rebalance": events}
+        if group.transforms:
+            return self._begin_transform(worker, group, more)
+        parts: list[list[Any]] = [["poll"], ["offsets", None], ["poll"], ["offsets", None]]
+        del parts[self.chance.choice([1, 2, 2, 4]) :]
+        self._write(process, "invoke", "poll", parts)
+        told = self._poll_and_commit(group, member, parts) if self.chance.random() < 0.5 else None
+        return lambda: self._write(process, "ok", "poll", told or self._poll_and_commit(group, member, parts), **more)
+
+    def _poll_and_commit(self, group: Group, member: Member, parts: list[list[Any]]) -> list[list[Any]]:
+        done: list[list[Any]] = []
+        for part in parts:
+            if part[0] == "poll":
+                polled: dict[int, list[list[int]]] = {}
+                for key in member.positions:
+                    if pairs := self._next_of(key, member.positions[key], self.chance.randint(0, 3)):
+                        polled[key] = pairs
+                        member.positions[key] = member.upto[key] = pairs[-1][0] + 1
+                done.append(["poll", polled])
+            elif not member.upto:
+                done.append(["offsets", {}, "ok"])  # nothing is asked for it
+            else:
+                outcome = self.chance.choice(["ok"] * 8 + ["info"])
+                if member.generation != group.generation:
+                    outcome = "fail"
+                if outcome == "ok" or (outcome == "info" and self.chance.random() < 0.5):
+                    group.committed.update(member.upto)
+                done.append(["offsets", dict(member.upto), outcome])
+        return done
+
+    def _next_of(self, key: int, position: int, most: int) -> list[list[int]]:
+        """Return the next values of a key, with their offsets."""
+        log = self.logs[key]
+        return [[o, v] for o in range(position, len(log)) if (v := log[o]) is not None][:most]
+
+    def _begin_transform(self, worker: int, group: Group, more: dict[str, Any]) -> Callable[[], None]:
+        """Consume, transform and produce in one transaction; where there is nothing to consume, poll nothing."""
+        process = self.processes[worker]
+        member, to = group.members[process], self.keys - 1
+        ready = {k: pairs for k, at in member.positions.items() if (pairs := self._next_of(k, at, 2))}
+        if not ready:
+            self._write(process, "invoke", "poll", [["poll"]])
+            return lambda: self._write(process, "ok", "poll", [["poll", {}]], **more)
+        key = self.chance.choice(sorted(ready))
+        values = [self.next_value + n for n in range(len(ready[key]))]
+        self.next_value += len(values)
+        self._write(process, "invoke", "txn", [["poll"], *(["send", to, value] for value in values), ["offsets", None]])
+
+        def end() -> None:
+            outcome = self.chance.choice(["ok"] * 7 + ["fail"] * 2 + ["info"])
+            if member.generation != group.generation:
+                outcome = "fail"
+            done: list[list[Any]] = [["poll", {key: ready[key]}]]
+            happens = outcome == "ok" or (outcome == "info" and self.chance.random() < 0.5)
+            for value, (offset, _) in zip(values, ready[key], strict=True):
+                self.logs[to].append(value if happens else None)
+                done.append(["send", to, [len(self.logs[to]) - 1, value], outcome, [key, offset]])
+            self.logs[to].append(None)  # the marker
+            upto = ready[key][-1][0] + 1
+            done.append(["offsets", {key: upto}, outcome])
+            if happens:
+                group.committed[key] = upto
+            if outcome == "ok":
+                member.positions[key] = upto
+            elif outcome == "info":
+                del group.members[process]
+            ended = {} if outcome == "fail" else {"ended_at": (len(self.entries) - 1) * 1000}
+            self._end(worker, outcome, "txn", done, **ended, **more)
+
+        return end
+
     def _do(self, process: int, part: list[Any], below: dict[int, int] | None = None) -> list[Any]:
         """Do a part of an operation; what a transaction wrote itself bounds what it can poll."""
         if part[0] == "send":
@@ -135,6 +281,10 @@ class Model:
         process = 10_000
         everything = {key: [[o, v] for o, v in enumerate(log) if v is not None] for key, log in enumerate(self.logs)}
         ends = {key: [0, len(log)] for key, log in enumerate(self.logs)}
+        for group in self.groups:
+            self._write(process, "invoke", "committed", list(group.keys))
+            answer = {key: group.committed.get(key) for key in group.keys}
+            self._write(process, "ok", "committed", answer, group=group.name)
         self._write(process, "invoke", "poll", [["poll"]])
         self._write(process, "ok", "poll", [["poll", {k: pairs for k, pairs in everything.items() if pairs}]])
         for f, value in (("ends", ends), ("final", {key: end for key, (_, end) in ends.items()})):
@@ -148,15 +298,45 @@ def encode(entries: list[Entry], **options: Any) -> list[bytes]:
     return [orjson.dumps(entry, option=orjson.OPT_NON_STR_KEYS) + b"\n" for entry in (header, *entries)]
 
 
+RECORD_KEYS = 16  # of a compacted topic: the record key of a value is its amount modulo this
+
+
+def revalue(entries: list[Entry], chance: random.Random) -> None:
+    """Give the values three record keys, and make a tombstone of one in five."""
+    other: dict[int, int] = {}
+
+    def of(value: int) -> int:
+        sign = -1 if chance.random() < 0.2 else 1
+        return other.setdefault(value, sign * (value * RECORD_KEYS + value % 3))
+
+    for entry in entries:
+        for part in entry["value"] if entry["f"] in ("send", "poll", "mixed", "txn") else ():
+            if part[0] == "send" and entry["type"] == "invoke":
+                part[2] = of(part[2])
+            elif part[0] == "send":
+                part[2][1] = of(part[2][1])
+            elif part[0] == "poll" and entry["type"] != "invoke":
+                for pair in (pair for pairs in part[1].values() for pair in pairs):
+                    pair[1] = of(pair[1])
+
+
+def compact(entries: list[Entry]) -> None:
+    """Let the last reader find a compacted log: of each record key the newest value, or its tombstone."""
+    for pairs in _final(entries).values():
+        newest = {abs(value) % RECORD_KEYS: value for _, value in pairs}
+        pairs[:] = [pair for pair in pairs if newest[abs(pair[1]) % RECORD_KEYS] == pair[1]]
+
+
 # --- one change each: the anomalies of which at least one must be found ---------------------------------------------
 
 
 def _reads(entries: list[Entry], least: int) -> list[tuple[Entry, int, list[list[int]]]]:
-    """Return the runs of ok polls before the last phase that have so many values."""
+    """Return the runs of ok polls before the last phase that have so many values, and no rebalance."""
     return [
         (entry, key, pairs)
         for entry in entries
         if entry["type"] == "ok" and entry["process"] < 10_000 and entry["f"] in ("poll", "mixed", "txn")
+        if not entry.get("rebalance")  # which excuses what it polls
         for part in entry["value"]
         if part[0] == "poll"
         for key, pairs in part[1].items()
@@ -165,7 +345,10 @@ def _reads(entries: list[Entry], least: int) -> list[tuple[Entry, int, list[list
 
 
 def _final(entries: list[Entry]) -> dict[int, list[list[int]]]:
-    runs: dict[int, list[list[int]]] = entries[-5]["value"][0][1]
+    (last,) = [
+        each for each in entries if (each["process"], each["f"]) == (10_000, "poll") and each["type"] != "invoke"
+    ]
+    runs: dict[int, list[list[int]]] = last["value"][0][1]
     return runs
 
 
@@ -276,9 +459,94 @@ def tear(entries: list[Entry], chance: random.Random) -> set[str] | None:
     ]
     if not found:
         return None
-    _, key, (_, value), _ = chance.choice(chance.choice(found))
+    _, key, (_, value), *_ = chance.choice(chance.choice(found))
     _everywhere(entries, key, value, lambda pairs, at: pairs.pop(at))
     return {"torn-transaction"}
 
 
-CHANGES = (drop, skip, swap, copy, garble, move, abort, tear)
+def rewind(entries: list[Entry], chance: random.Random) -> set[str] | None:
+    """Let a consumer get again what it got last."""
+    last: dict[tuple[int, int], list[int]] = {}
+    found = []
+    for entry, key, pairs in _reads(entries, 1):
+        of = (entry["process"], key)
+        if of in last and "group" not in entry:
+            found.append((pairs, last[of]))
+        last[of] = pairs[-1]
+    if not found:
+        return None
+    pairs, again = chance.choice(found)
+    pairs.insert(0, list(again))
+    return {"nonmonotonic-poll", "int-nonmonotonic-poll"}
+
+
+CHANGES = (drop, skip, swap, copy, garble, move, abort, tear, rewind)
+
+
+# --- and of groups --------------------------------------------------------------------------------------------------
+
+
+def forget(entries: list[Entry], chance: random.Random) -> set[str] | None:
+    """Let a coordinator tell less than it had acknowledged."""
+    low: dict[tuple[str, int], int] = {}
+    invoked: dict[int, dict[tuple[str, int], int]] = {}  # process -> what had been acknowledged when it asked
+    found = []
+    for entry in entries:
+        if entry["type"] == "invoke":
+            invoked[entry["process"]] = dict(low)
+        elif entry["f"] == "committed":
+            before = invoked[entry["process"]]
+            found += [
+                (entry["value"], k, before[entry["group"], k]) for k in entry["value"] if (entry["group"], k) in before
+            ]
+        else:
+            for part in entry["value"] if entry["f"] in ("poll", "txn") and entry["type"] == "ok" else ():
+                if part[0] == "offsets" and part[2] == "ok" and "group" in entry:
+                    for key, to in part[1].items():
+                        low[entry["group"], key] = max(to, low.get((entry["group"], key), 0))
+    if not found:
+        return None
+    told, key, offset = chance.choice(found)
+    told[key] = chance.choice([None, offset - 1])
+    return {"commit-lost"}
+
+
+def share(entries: list[Entry], chance: random.Random) -> set[str] | None:
+    """Let a member be assigned what another owns in that generation."""
+    events = [
+        (entry, event)
+        for entry in entries
+        for event in entry.get("rebalance", ())
+        if event["what"] == "assigned" and event["keys"]
+    ]
+    pairs = [
+        (event, other)
+        for entry, event in events
+        for another, other in events
+        if event["generation"] == other["generation"] and entry["member"] < another["member"]
+        if entry["group"] == another["group"]
+    ]
+    if not pairs:
+        return None
+    one, other = chance.choice(pairs)
+    one["keys"] = sorted({*one["keys"], *other["keys"]})
+    return {"owner-overlap"}
+
+
+def repeat(entries: list[Entry], chance: random.Random) -> set[str] | None:
+    """Let one source have two outputs."""
+    outputs = [
+        part
+        for entry in entries
+        if entry["type"] == "ok" and entry["f"] == "txn" and "group" in entry
+        for part in entry["value"]
+        if part[0] == "send"
+    ]
+    if len(outputs) < 2:
+        return None
+    one, other = chance.sample(outputs, 2)
+    one[4] = list(other[4])
+    return {"eos-duplicate"}
+
+
+CHANGES_OF_GROUPS = (forget, share, repeat)

@@ -12,11 +12,9 @@ def polls(versions: Versions) -> Iterator[Finding]:
     positions: dict[Process, dict[int, tuple[int | None, int]]] = {}  # process -> key -> place of its last value, line
     for operation in versions.history.operations:
         mine = positions.setdefault(operation.process, {})
-        if operation.f in ASSIGNING:
-            if operation.type != FAIL:
-                kept = () if operation.from_start else operation.value or ()
-                positions[operation.process] = {key: mine[key] for key in kept if key in mine}
-            continue
+        if operation.f in ASSIGNING and operation.type != FAIL:
+            kept = () if operation.from_start else operation.value or ()
+            mine = positions[operation.process] = {key: mine[key] for key in kept if key in mine}
         moved = {key for event in operation.rebalance for key in event.keys}
         for key in moved:
             mine.pop(key, None)

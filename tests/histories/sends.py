@@ -1,9 +1,8 @@
 """What a producer must never see: its values in another order than it sent them."""
 
-import itertools
 from collections.abc import Iterator
 
-from tests.histories.history import FAIL, Process
+from tests.histories.history import FAIL, Operation, Process
 from tests.histories.versions import Finding, Versions
 
 
@@ -14,10 +13,16 @@ def sends(versions: Versions) -> Iterator[Finding]:
         if operation.type == FAIL:
             continue
         mine: dict[int, list[tuple[int, int]]] = {}
+        last: dict[int, tuple[int, int] | None] = {}  # key -> the send before; None: nobody knows its place
         for send in operation.sends:
             place = versions.orders[send.key].index.get(send.value)
-            if place is not None:
-                mine.setdefault(send.key, []).append((place, send.value))
+            if place is None:
+                last[send.key] = None
+                continue
+            mine.setdefault(send.key, []).append((place, send.value))
+            if (before := last.get(send.key)) is not None:
+                yield from _inside(versions, operation, send.key, before, (place, send.value))
+            last[send.key] = (place, send.value)
         for key, places in mine.items():
             at = (operation.process, key)
             lowest, most = min(places), max(places)
@@ -27,10 +32,17 @@ def sends(versions: Versions) -> Iterator[Finding]:
                 yield Finding("nonmonotonic-send", key, text, (line, operation.completed))
             if at not in highest or most[0] > highest[at][0]:
                 highest[at] = (*most, operation.completed)
-            for (before, earlier), (here, value) in itertools.pairwise(places):
-                if here < before:
-                    text = f"process {operation.process} sent {value} to key {key} after {earlier}, but it lies before"
-                    yield Finding("int-nonmonotonic-send", key, text, (operation.completed,))
-                elif here > before + 1 and operation.transactional:
-                    text = f"others' values lie between {earlier} and {value} of one transaction in key {key}"
-                    yield Finding("int-send-skip", key, text, (operation.completed,))
+
+
+def _inside(
+    versions: Versions, operation: Operation, key: int, one: tuple[int, int], other: tuple[int, int]
+) -> Iterator[Finding]:
+    (before, earlier), (here, value) = one, other
+    if here < before:
+        text = f"process {operation.process} sent {value} to key {key} after {earlier}, but it lies before"
+        yield Finding("int-nonmonotonic-send", key, text, (operation.completed,))
+    elif here > before + 1 and operation.transactional:
+        order, own = versions.orders[key], {send.value for send in operation.sends}
+        if any(own.isdisjoint({each}) for place in range(before + 1, here) for each in order.all_values(place)):
+            text = f"others' values lie between {earlier} and {value} of one transaction in key {key}"
+            yield Finding("int-send-skip", key, text, (operation.completed,))

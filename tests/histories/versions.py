@@ -166,6 +166,16 @@ class Versions:
         """Tell whether a value may be gone rightly: deleted, or compacted."""
         return offset < order.start or self.is_replaced(order, value, offset)
 
+    def is_gone(self, send: Send) -> bool:
+        """Tell whether a value may be gone rightly from the last place it is known to have had, or from an unknown one."""
+        order = self.orders[send.key]
+        offset = order.last_offset(send.value)
+        if offset is None:
+            offset = send.offset
+        if offset is None:
+            return order.start > 0 or self.compacted  # it may have lain below the start
+        return self.is_removed(order, send.value, offset)
+
     # --- for the telling of findings: built when there are any
 
     @cached_property
