@@ -20,9 +20,10 @@ from tests.histories.twin.wild import spoil
 from tests.histories.verdict import judge
 
 ALLOWED = {"int-send-skip", "G0", "G1c-ww"}  # Kafka isolates no writes
+OF_GROUPS: list[Any] = [*GROUPS_HAVE, *GROUPS_NEARLY]
 WRITTEN: list[tuple[str, dict[int, Any], dict[str, Any]]] = [
     *((text, {}, {}) for _, text in (*HAS, *NEARLY)),
-    *((text, extras, {}) for _, text, extras in (*GROUPS_HAVE, *GROUPS_NEARLY)),
+    *((text, extras, {}) for _, text, extras in OF_GROUPS),
     *((text, {}, COMPACTED) for _, text, _ in COMPACTION),
 ]
 
