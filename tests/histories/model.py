@@ -172,7 +172,7 @@ class Model:
         process, group = self.processes[worker], self.groups[(worker - self.workers) % 2]
         drawn = self.chance.random()
         if drawn < 0.1:
-            self._write(process, "invoke", "committed", list(group.keys))
+            self._write(process, "invoke", "committed", None)
             asked = {key: group.committed.get(key) for key in group.keys} if drawn < 0.05 else None
             return lambda: self._write(
                 process, "ok", "committed", asked or {k: group.committed.get(k) for k in group.keys}, group=group.name
@@ -282,7 +282,7 @@ class Model:
         everything = {key: [[o, v] for o, v in enumerate(log) if v is not None] for key, log in enumerate(self.logs)}
         ends = {key: [0, len(log)] for key, log in enumerate(self.logs)}
         for group in self.groups:
-            self._write(process, "invoke", "committed", list(group.keys))
+            self._write(process, "invoke", "committed", None)
             answer = {key: group.committed.get(key) for key in group.keys}
             self._write(process, "ok", "committed", answer, group=group.name)
         self._write(process, "invoke", "poll", [["poll"]])

@@ -20,9 +20,10 @@ from tests.histories.twin.wild import spoil
 from tests.histories.verdict import judge
 
 ALLOWED = {"int-send-skip", "G0", "G1c-ww"}  # Kafka isolates no writes
+OF_GROUPS: list[Any] = [*GROUPS_HAVE, *GROUPS_NEARLY]
 WRITTEN: list[tuple[str, dict[int, Any], dict[str, Any]]] = [
     *((text, {}, {}) for _, text in (*HAS, *NEARLY)),
-    *((text, extras, {}) for _, text, extras in (*GROUPS_HAVE, *GROUPS_NEARLY)),
+    *((text, extras, {}) for _, text, extras in OF_GROUPS),
     *((text, {}, COMPACTED) for _, text, _ in COMPACTION),
 ]
 
@@ -108,7 +109,7 @@ def test_both_analysers_say_the_same_of_ten_thousand_histories() -> None:
         seed += 1
     print(f"{histories} histories: {dict(sorted(kinds.items()))}, planted: {planted}")
     assert {kind for kind, *_ in (*HAS, *NEARLY, *GROUPS_HAVE, *COMPACTION)} | {"early-read"} == set(kinds)
-    assert all(planted[change.__name__] >= 50 for change in CHANGES + CHANGES_OF_GROUPS)
+    assert all(planted[change.__name__] >= 20 for change in CHANGES + CHANGES_OF_GROUPS)
 
 
 @pytest.mark.spec("HIS-3")

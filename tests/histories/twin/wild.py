@@ -238,6 +238,38 @@ def own(entries: Entries, chance: random.Random) -> None:
         runs.setdefault(key, []).append(list(pair))
 
 
+def mutual(entries: Entries, chance: random.Random) -> None:
+    """Let two transactions poll what the other sends."""
+    found = []
+    for entry in _told(entries, "txn"):
+        sends = [part for part in entry["value"] if part[0] == "send" and part[2][0] is not None]
+        polls = [part for part in entry["value"] if part[0] == "poll"]
+        if sends and polls and entry["type"] == "ok":
+            found.append((chance.choice(sends), chance.choice(polls)))
+    if len(found) > 1:
+        (sent, polled), (other_sent, other_polled) = chance.sample(found, 2)
+        for send, poll in ((sent, other_polled), (other_sent, polled)):
+            poll[1].setdefault(send[1], []).append(list(send[2]))
+
+
+def exchange(entries: Entries, chance: random.Random) -> None:
+    """Let a transaction's value and another of its key change places, everywhere."""
+    sent = [part for entry in _told(entries, "txn") for part in entry["value"] if part[0] == "send" and part[2][0]]
+    if not sent:
+        return
+    _, key, (offset, _), *_ = chance.choice(sent)
+    other = offset + chance.choice([-3, -2, -1, 1, 2, 3])
+    places = {offset: other, other: offset}
+    for part in _parts(entries, "send"):
+        if part[1] == key and part[2][0] is not None:
+            part[2][0] = places.get(part[2][0], part[2][0])
+    for part in _parts(entries, "poll"):
+        pairs = part[1].get(key, [])
+        for pair in pairs:
+            pair[0] = places.get(pair[0], pair[0])
+        pairs.sort(key=lambda pair: pair[0])
+
+
 def leave_out(entries: Entries, chance: random.Random) -> None:
     """Leave a value out of all polls but one's."""
     if runs := _runs(entries):
@@ -250,5 +282,5 @@ def leave_out(entries: Entries, chance: random.Random) -> None:
 
 _WILD: tuple[Callable[[Entries, random.Random], None], ...] = (
     turn_round, shift, shift, shift_sent, stray, reorder, again, fail, silent, outcome, early, facts, insert, insert, assign,
-    generation, commit, source, cut, future, future, own, leave_out,
+    generation, commit, source, cut, future, future, own, leave_out, mutual, exchange,
 )  # fmt: skip
