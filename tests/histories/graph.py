@@ -115,9 +115,12 @@ def cycles(versions: Versions, *, all_suspects: bool = False) -> Iterator[Findin
 def _search(versions: Versions, vertices: _Vertices, each: Pass, all_suspects: bool) -> Iterator[Finding]:
     writes = list(_ww_edges(versions, vertices, each.transactions)) if each.writes else []
     positions = vertices.positions if each.transactions else _raised(vertices, writes)
-    intervals = [(positions[b], positions[a]) for a, b, _ in writes if positions[b] < positions[a]]
+    downwards = [(positions[b], positions[a]) for a, b, _ in writes if positions[b] <= positions[a]]
     if each.transactions:
-        intervals += _reads_from_above(versions, vertices)
+        # Transactions that asked for their commits between the same two lines have one position: level edges make cycles.
+        intervals = downwards + _reads_from_above(versions, vertices)
+    else:
+        intervals = [(low, high) for low, high in downwards if low < high]  # all but these lead upwards, or to the next
     if all_suspects:
         intervals = [(-1, NEVER + 1)]
     by_position = sorted(range(len(positions)), key=positions.__getitem__) if intervals else []
@@ -151,7 +154,7 @@ def _raised(vertices: _Vertices, writes: Sequence[Edge]) -> list[float]:
 
 
 def _reads_from_above(versions: Versions, vertices: _Vertices) -> list[tuple[float, float]]:
-    """Return the spans of wr edges that lead downwards: from writers positioned above their readers."""
+    """Return the spans of wr edges that do not lead upwards: from writers positioned above their readers, or level."""
     written = {value: vertices.positions[vertex] for value, vertex in vertices.of_value.items()}
     rising = {key: order.rising(written) for key, order in versions.orders.items()}
     found = []
@@ -161,9 +164,9 @@ def _reads_from_above(versions: Versions, vertices: _Vertices) -> list[tuple[flo
         for key, offsets, values in vertices.polled(vertex):
             # Of a run in its order the last decides for all; of another one that which lies highest.
             last = values[-1] if offsets[-1] == max(offsets) else values[offsets.index(max(offsets))]
-            if rising[key].get(last, NEVER) > position:
+            if rising[key].get(last, NEVER) >= position:
                 highest = max((written.get(value, -1.0) for value in values if value is not None), default=-1.0)
-                if highest > position:
+                if highest >= position:
                     found.append((position, highest))
     return found
 

@@ -685,6 +685,19 @@ def test_a_value_polled_before_its_commit_was_asked_for_is_an_early_read(ended_a
     assert ("early-read" in judge(read(map(orjson.dumps, (first, *operations)))).kinds()) == found
 
 
+@pytest.mark.spec("HIS-33", "HIS-34")
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("G1c", "0 [p y:b@0 ; s x=a@0] ∥ 1 [p x:a@0 ; s y=b@0]"),
+        ("G0", "0 [s x=a@0 ; s y=c@1] ∥ 1 [s x=b@1 ; s y=d@0]"),
+        ("G1c-ww", "0 [s x=a@0 ; p y:d@0] ∥ 1 [s x=b@1 ; s y=d@0]"),
+    ],
+)
+def test_transactions_that_ask_for_their_commits_at_once_may_be_on_a_cycle(kind: str, text: str) -> None:
+    assert kind in kinds(text, {0: {"ended_at": 1500}, 1: {"ended_at": 1500}})
+
+
 @pytest.mark.spec("HIS-23")
 @pytest.mark.parametrize("run", ["x:a@1,b@0", "x:b@0,a@1"])
 def test_an_early_read_is_found_wherever_it_lies_in_a_run(run: str) -> None:
