@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import settings
 
 from tests.histories.history import History, read
 from tests.histories.model import CHANGES, CHANGES_OF_GROUPS, Model, compact, encode, revalue
@@ -82,7 +83,7 @@ def _judged(seed: int) -> Judged:
 @pytest.mark.spec("HIS-3")
 def test_both_analysers_say_the_same_of_a_few_hundred_histories() -> None:
     """Right ones are clean, and one planted change shows what was planted."""
-    seed = random.randrange(1 << 32)
+    seed = 1 if settings().derandomize else random.randrange(1 << 32)  # a change is judged by what it changes
     print(f"seed {seed}")
     histories, kinds = 0, set[str]()
     for each in range(seed, seed + 80):
