@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from tests.histories.groups import resumes
 from tests.histories.history import FAIL, NEVER, OK, Operation
 from tests.histories.logs import readings
-from tests.histories.versions import Finding, Versions
+from tests.histories.versions import Finding, Versions, highest_of
 
 
 def aborted_reads(versions: Versions) -> Iterator[Finding]:
@@ -39,8 +39,7 @@ def early_reads(versions: Versions) -> Iterator[Finding]:
                 if own and (value := next((v for v in values if (key, v) in own), None)) is not None:
                     text = f"process {operation.process} polled {value} of key {key}, which the same transaction sent"
                     yield Finding("precommitted-read", key, text, (operation.completed,))
-                # Of a run in its order the last decides for all; of another one that which lies highest.
-                highest = values[offsets.index(max(offsets))] if key in asked else None
+                highest = highest_of(offsets, values) if key in asked else None
                 if key in asked and latest.get(key, never).get(highest, NEVER) > operation.time:
                     others = (v for v in values if v is not None and (key, v) not in own)
                     early = next((v for v in others if asked[key].get(v, 0) > operation.time), None)
@@ -118,7 +117,7 @@ class _Commits:
     def _is_there(self, key: int, offset: int) -> bool:
         """Tell whether a reader that had to start at an offset or below would have found the record there."""
         order = self._versions.order(key)
-        values = order.conflicts.get(offset) or {order.log[offset]} if offset in order.log else set()
+        values = order.values_at(offset)
         return bool(values) and not any(self._versions.is_removed(order, value, offset) for value in values)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from tests.histories.history import FAIL, INFO, NEVER, OK, Operation, Poll, Send
-from tests.histories.versions import Finding, Versions
+from tests.histories.versions import Finding, Versions, highest_of
 
 WW, WR, PROCESS, REALTIME = "ww", "wr", "process", "realtime"
 _MOST_STARTS: Final = 64  # of a component, from which the shortest cycle is looked for
@@ -162,9 +162,7 @@ def _reads_from_above(versions: Versions, vertices: _Vertices) -> list[tuple[flo
         if type(vertices.parts[vertex]) is Send:
             continue
         for key, offsets, values in vertices.polled(vertex):
-            # Of a run in its order the last decides for all; of another one that which lies highest.
-            last = values[-1] if offsets[-1] == max(offsets) else values[offsets.index(max(offsets))]
-            if rising[key].get(last, NEVER) >= position:
+            if rising[key].get(highest_of(offsets, values), NEVER) >= position:
                 highest = max((written.get(value, -1.0) for value in values if value is not None), default=-1.0)
                 if highest >= position:
                     found.append((position, highest))

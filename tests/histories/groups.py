@@ -174,7 +174,7 @@ def _committed_itself(operation: Operation, before: int | None = None) -> dict[i
     """Return the highest offset of each key that the operation may have committed, or its parts before one."""
     found: dict[int, int] = {}
     for part in operation.parts[:before]:
-        if type(part) is Commit and (operation.type if operation.transactional else part.outcome) != FAIL:
+        if type(part) is Commit and operation.outcome(part) != FAIL:
             for key, to in part.offsets.items():
                 found[key] = max(to, found.get(key, -1))
     return found
@@ -214,7 +214,7 @@ def group_skips(versions: Versions) -> Iterator[Finding]:
                 for offset, value in zip(offsets, values, strict=True):
                     mine.setdefault(value, []).append(early if offset < own.get(key, -1) else late)
             if type(part) is Commit:
-                outcome = operation.type if operation.transactional else part.outcome
+                outcome = operation.outcome(part)
                 # A commit behind polls of its operation is asked for at some moment after them.
                 line = operation.completed if operation.polls else operation.invoked
                 for key, to in part.offsets.items() if outcome != FAIL else ():

@@ -18,6 +18,7 @@ OK, INFO, FAIL = "ok", "info", "fail"
 RECORDS: Final = frozenset({"send", "poll", "mixed", "txn"})  # what an operation is called that sends or polls
 FACTS: Final = frozenset({"committed", "ends", "final", "delete", "batches"})
 ASSIGNING: Final = frozenset({"assign", "subscribe"})
+RECORD_KEYS: Final = 16  # of a compacted topic: the record key of a value is its amount modulo this
 _KINDS: Final = RECORDS | FACTS | ASSIGNING | {"commit", "crash", "fault"}
 
 Process: TypeAlias = int | str
@@ -104,9 +105,11 @@ class Operation:
 
     @property
     def commits(self) -> list[Commit]:
-        """Those of a transaction come out as it does."""
-        found = [part for part in self.parts if type(part) is Commit]
-        return [Commit(part.offsets, self.type) for part in found] if self.transactional else found
+        return [Commit(part.offsets, self.outcome(part)) for part in self.parts if type(part) is Commit]
+
+    def outcome(self, part: Send | Commit) -> str:
+        """Return what became of a part: those of a transaction come out as it does."""
+        return self.type if self.transactional else part.outcome
 
 
 class History(NamedTuple):

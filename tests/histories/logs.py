@@ -5,8 +5,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Literal
 
-from tests.histories.history import ASSIGNING, FAIL, NEVER, OK, Operation
-from tests.histories.versions import RECORD_KEYS, Finding, Versions
+from tests.histories.history import ASSIGNING, FAIL, NEVER, OK, RECORD_KEYS, Operation
+from tests.histories.versions import Finding, Versions
 
 Reading = Literal["unread", "stuck", "read"]
 
@@ -121,8 +121,7 @@ def unseen(versions: Versions) -> Iterator[Finding]:
     for value, (operation, send) in sorted(versions.writers.items()):
         if reading[send.key] != "read":
             continue
-        acknowledged = operation.type == OK if operation.transactional else send.outcome == OK
-        if not acknowledged or value in versions.orders[send.key].seen or versions.is_gone(send):
+        if operation.outcome(send) != OK or value in versions.orders[send.key].seen or versions.is_gone(send):
             continue
         text = f"{value} was acknowledged for key {send.key}, which was read to its end without it"
         yield Finding("unseen", send.key, text, versions.witnesses(send.key, value))
@@ -198,8 +197,7 @@ def _skipped_tombstones(versions: Versions) -> Iterator[Finding]:
     retention_ns = int(versions.history.options.get("delete_retention_ms", 86_400_000)) * 1_000_000
     tombstones: dict[int, list[tuple[int, int, int]]] = defaultdict(list)  # key -> offset, value, acknowledged at
     for value, (operation, send) in versions.writers.items():
-        acknowledged = (operation.type if operation.transactional else send.outcome) == OK
-        if value < 0 and acknowledged and value in versions.orders[send.key].index:
+        if value < 0 and operation.outcome(send) == OK and value in versions.orders[send.key].index:
             offset = versions.orders[send.key].first_offset(value)
             assert offset is not None, "a clear value lies at an offset"
             tombstones[send.key].append((offset, value, operation.time))
@@ -263,7 +261,7 @@ def _replacements(versions: Versions) -> dict[int, int]:
     for order in versions.orders.values():
         first: dict[int, int] = {}  # record key -> first such line, of the records behind
         for offset in reversed(order.offsets):
-            values = order.conflicts.get(offset) or {order.log[offset]}
+            values = order.values_at(offset)
             for value in values:
                 found[value] = first.get(abs(value) % RECORD_KEYS, NEVER)
             for value in values:

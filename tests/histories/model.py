@@ -10,6 +10,8 @@ from typing import Any
 
 import orjson
 
+from tests.histories.history import RECORD_KEYS, RECORDS
+
 Entry = dict[str, Any]
 
 
@@ -27,6 +29,10 @@ class Group:
     members: dict[int, "Member"] = field(default_factory=dict)  # by process
     owners: dict[int, int] = field(default_factory=dict)  # key -> process
     committed: dict[int, int] = field(default_factory=dict)
+
+    def answer(self) -> dict[int, int | None]:
+        """Tell what is committed."""
+        return {key: self.committed.get(key) for key in self.keys}
 
     def rebalance(self, chance: random.Random) -> None:
         self.generation += 1
@@ -173,10 +179,8 @@ class Model:
         drawn = self.chance.random()
         if drawn < 0.1:
             self._write(process, "invoke", "committed", None)
-            asked = {key: group.committed.get(key) for key in group.keys} if drawn < 0.05 else None
-            return lambda: self._write(
-                process, "ok", "committed", asked or {k: group.committed.get(k) for k in group.keys}, group=group.name
-            )
+            told = group.answer() if drawn < 0.05 else None
+            return lambda: self._write(process, "ok", "committed", told or group.answer(), group=group.name)
         if drawn < 0.15 and process in group.members:
             del group.members[process]
             self._write(process, "invoke", "crash", None)
@@ -195,8 +199,8 @@ class Model:
         parts: list[list[Any]] = [["poll"], ["offsets", None], ["poll"], ["offsets", None]]
         del parts[self.chance.choice([1, 2, 2, 4]) :]
         self._write(process, "invoke", "poll", parts)
-        told = self._poll_and_commit(group, member, parts) if self.chance.random() < 0.5 else None
-        return lambda: self._write(process, "ok", "poll", told or self._poll_and_commit(group, member, parts), **more)
+        done = self._poll_and_commit(group, member, parts) if self.chance.random() < 0.5 else None
+        return lambda: self._write(process, "ok", "poll", done or self._poll_and_commit(group, member, parts), **more)
 
     def _poll_and_commit(self, group: Group, member: Member, parts: list[list[Any]]) -> list[list[Any]]:
         done: list[list[Any]] = []
@@ -283,8 +287,7 @@ class Model:
         ends = {key: [0, len(log)] for key, log in enumerate(self.logs)}
         for group in self.groups:
             self._write(process, "invoke", "committed", None)
-            answer = {key: group.committed.get(key) for key in group.keys}
-            self._write(process, "ok", "committed", answer, group=group.name)
+            self._write(process, "ok", "committed", group.answer(), group=group.name)
         self._write(process, "invoke", "poll", [["poll"]])
         self._write(process, "ok", "poll", [["poll", {k: pairs for k, pairs in everything.items() if pairs}]])
         for f, value in (("ends", ends), ("final", {key: end for key, (_, end) in ends.items()})):
@@ -298,9 +301,6 @@ def encode(entries: list[Entry], **options: Any) -> list[bytes]:
     return [orjson.dumps(entry, option=orjson.OPT_NON_STR_KEYS) + b"\n" for entry in (header, *entries)]
 
 
-RECORD_KEYS = 16  # of a compacted topic: the record key of a value is its amount modulo this
-
-
 def revalue(entries: list[Entry], chance: random.Random) -> None:
     """Give the values three record keys, and make a tombstone of one in five."""
     other: dict[int, int] = {}
@@ -310,7 +310,7 @@ def revalue(entries: list[Entry], chance: random.Random) -> None:
         return other.setdefault(value, sign * (value * RECORD_KEYS + value % 3))
 
     for entry in entries:
-        for part in entry["value"] if entry["f"] in ("send", "poll", "mixed", "txn") else ():
+        for part in entry["value"] if entry["f"] in RECORDS else ():
             if part[0] == "send" and entry["type"] == "invoke":
                 part[2] = of(part[2])
             elif part[0] == "send":

@@ -28,7 +28,7 @@ from tests.histories.frames.record import Record
 from tests.histories.history import read_file
 from tests.histories.timeline import write_page
 from tests.histories.verdict import CLEAN, Verdict, judge
-from tests.histories.writer import DELETE_RETENTION_MS, Header, HistoryWriter
+from tests.histories.writer import Header, HistoryWriter
 
 WORKERS: Final = 24  # of which half wait for a leader that is away, most of the time
 _AHEAD: Final = 8  # keys whose topics are there before they are needed
@@ -55,18 +55,7 @@ def header(seed: int, stage: nemesis.Stage, cell: Cell, steps: int) -> Header:
         "brokers": len(BROKERS),
         "client": "confluent-kafka",
         "options": {
-            "acks": cell.acks,
-            "idempotent": cell.guarantee != "plain",
-            "transactional": cell.transactional,
-            "in_flight": 5,
-            "isolation": cell.isolation,
-            "via": cell.via,
-            "reset": "earliest",
-            "min_isr": 2,
-            "unclean": False,
-            "cleanup": "delete",
-            "delete_retention_ms": DELETE_RETENTION_MS,
-            "client": "confluent-kafka",
+            **cell.options,
             "faults": steps != 0 or stage.doors is not None,
             "flushed": stage.flushed,
         },

@@ -115,7 +115,7 @@ def _dark(history: History) -> int:
 
 def _too_little(versions: Versions) -> str | None:
     outcomes = Counter(
-        operation.type if operation.transactional else send.outcome
+        operation.outcome(send)
         for operation in versions.history.operations
         if operation.f in RECORDS
         for send in operation.sends

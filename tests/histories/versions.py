@@ -5,9 +5,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from tests.histories.history import FAIL, INFO, NEVER, OK, History, Operation, Poll, Send
-
-RECORD_KEYS = 16  # of a compacted topic
+from tests.histories.history import FAIL, INFO, NEVER, OK, RECORD_KEYS, History, Operation, Poll, Send
 
 
 class Finding(NamedTuple):
@@ -78,12 +76,21 @@ class Order:
 
     def all_values(self, place: int) -> list[int]:
         """Return what lies at a place, clear or not."""
-        offset = self.offsets[place]
-        return sorted(self.conflicts.get(offset) or (self.log[offset],))
+        return sorted(self.values_at(self.offsets[place]))
+
+    def values_at(self, offset: int) -> set[int]:
+        """Return what lies at an offset, clear or not, if anything does."""
+        return self.conflicts.get(offset) or ({self.log[offset]} if offset in self.log else set())
 
     def place_from(self, offset: int) -> int:
         """Return the first place at or above an offset."""
         return bisect_left(self.offsets, offset)
+
+
+def highest_of(offsets: tuple[int, ...], values: tuple[int | None, ...]) -> int | None:
+    """Return the value that lies highest of a run: its last one if the run is in its order, and that decides for all."""
+    highest = max(offsets)
+    return values[-1] if offsets[-1] == highest else values[offsets.index(highest)]
 
 
 class Versions:

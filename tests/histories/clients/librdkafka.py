@@ -10,6 +10,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from tests.histories.clients.values import decode, encode, key_of, partition_of, topic_of
 from tests.histories.history import FAIL, INFO, OK
+from tests.histories.writer import DELETE_RETENTION_MS, Options
 
 _DELIVERY_S: Final = 10.0  # after that, what became of a send is unknown
 _RETRIES_S: Final = 30.0
@@ -29,6 +30,25 @@ class Cell(NamedTuple):
     @property
     def transactional(self) -> bool:
         return self.guarantee == "transactional"
+
+    @property
+    def options(self) -> Options:
+        """Return what a history's header says of the clients and their topics; no faults unless the run adds them."""
+        return {
+            "acks": self.acks,
+            "idempotent": self.guarantee != "plain",
+            "transactional": self.transactional,
+            "in_flight": 5,
+            "isolation": self.isolation,
+            "via": self.via,
+            "reset": "earliest",
+            "min_isr": 2,
+            "unclean": False,
+            "cleanup": "delete",
+            "delete_retention_ms": DELETE_RETENTION_MS,
+            "client": "confluent-kafka",
+            "faults": False,
+        }
 
 
 class Ended(NamedTuple):

@@ -27,7 +27,7 @@ from tests.histories.frames.stage import BROKERS, Kafkas, Ours, Stage
 from tests.histories.frames.stories import ACTORS, STORIES, Tale
 from tests.histories.history import read_file
 from tests.histories.verdict import CLEAN, Verdict, judge
-from tests.histories.writer import DELETE_RETENTION_MS, Header, HistoryWriter
+from tests.histories.writer import Header, HistoryWriter
 
 _LATE_S: Final = 0.3
 MANNERS: Final = (*MOMENTS, "lost", "late")
@@ -92,22 +92,7 @@ def header(stage: Stage, cell: Cell, *, late_end_txn: bool = False) -> Header:
         "version": stage.version,
         "brokers": BROKERS,
         "client": "confluent-kafka",
-        "options": {
-            "acks": cell.acks,
-            "idempotent": True,
-            "transactional": cell.transactional,
-            "in_flight": 5,
-            "isolation": cell.isolation,
-            "via": cell.via,
-            "reset": "earliest",
-            "min_isr": 2,
-            "unclean": False,
-            "cleanup": "delete",
-            "delete_retention_ms": DELETE_RETENTION_MS,
-            "client": "confluent-kafka",
-            "faults": True,
-            "late_end_txn": late_end_txn,
-        },
+        "options": {**cell.options, "faults": True, "late_end_txn": late_end_txn},
     }
 
 

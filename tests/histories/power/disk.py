@@ -160,7 +160,8 @@ class Disk:
             node = self._nodes[path.stat().st_ino]
             if isinstance(node, _File):
                 differences = _differences(node.inode, bytes(node.now), path.read_bytes(), chance)
-                node.pending += differences
+                for change in differences:
+                    self.take(change)
                 found += differences
         return found
 

@@ -24,11 +24,10 @@ from kafkatool.core.protocol.records.batches import (
 )
 from tests.broker.replication.world import Clock
 from tests.histories.clients.values import decode, encode
-from tests.histories.history import FAIL, INFO, OK
+from tests.histories.history import FAIL, INFO, OK, RECORD_KEYS
 from tests.histories.simulated.brokers import KEYS, PATIENCE_MS, READ, Broker, Produced, held_up_ms
 from tests.histories.simulated.controller import Controller
 from tests.histories.simulated.coordination import Coordination
-from tests.histories.versions import RECORD_KEYS
 from tests.histories.writer import HistoryWriter
 
 _ANSWER_MS: Final = 90.0  # so long one attempt waits

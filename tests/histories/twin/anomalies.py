@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tests.histories.history import FAIL, OK, Operation, Process
-from tests.histories.twin.facts import RECORD_KEYS, Facts, Found, Polled, before
+from tests.histories.history import FAIL, OK, RECORD_KEYS, Operation, Process
+from tests.histories.twin.facts import Facts, Found, Polled, before
 
 _A_DAY_MS = 86_400_000  # delete.retention.ms by default
 

@@ -10,9 +10,19 @@ accused.
 from collections.abc import Hashable, Mapping
 from typing import NamedTuple
 
-from tests.histories.history import ASSIGNING, FAIL, INFO, NEVER, OK, History, Operation, Poll, Process, Send
-
-RECORD_KEYS = 16  # the record key of a value is its amount modulo this
+from tests.histories.history import (
+    ASSIGNING,
+    FAIL,
+    INFO,
+    NEVER,
+    OK,
+    RECORD_KEYS,
+    History,
+    Operation,
+    Poll,
+    Process,
+    Send,
+)
 
 
 class Found(NamedTuple):

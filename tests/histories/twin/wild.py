@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tests.histories.history import RECORDS
 from tests.histories.model import CHANGES, CHANGES_OF_GROUPS, revalue
 
 Entries = list[dict[str, Any]]
@@ -29,7 +30,7 @@ def _told(entries: Entries, f: str = "") -> list[dict[str, Any]]:
 
 def _parts(entries: Entries, kind: str) -> Iterator[list[Any]]:
     for entry in _told(entries):
-        if entry["f"] in ("send", "poll", "mixed", "txn"):
+        if entry["f"] in RECORDS:
             yield from (part for part in entry["value"] if part[0] == kind)
 
 
