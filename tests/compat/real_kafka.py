@@ -228,6 +228,8 @@ class RealKafka:
         deadline = time.monotonic() + START_TIMEOUT_S
         for broker in brokers:
             while self._known_to(broker) != brokers:
+                for each in brokers:
+                    self._require_running(f"broker-{each}")
                 if time.monotonic() > deadline:
                     raise RuntimeError(f"broker {broker} of Kafka {self.version} does not know brokers {brokers}")
                 time.sleep(0.1)
@@ -241,11 +243,14 @@ class RealKafka:
         except BrokerUnreachableError:
             return set()
 
+    def _require_running(self, name: str) -> None:
+        if (code := self._processes[name].poll()) is not None:
+            raise RuntimeError(f"{name} ended with {code}: {(self._directory / f'{name}.out').read_text()[-4000:]}")
+
     def _wait_port(self, name: str, port: int) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
-            if (code := self._processes[name].poll()) is not None:
-                raise RuntimeError(f"{name} ended with {code}: {(self._directory / f'{name}.out').read_text()[-4000:]}")
+            self._require_running(name)
             try:
                 socket.create_connection(("127.0.0.1", port), 0.5).close()
                 return

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from kafkatool.broker.embedded import ports
+from tests.ports import free_port
 
 
 def test_ports_are_free_different_and_never_given_to_an_outgoing_connection() -> None:
@@ -52,3 +53,13 @@ def test_a_port_that_is_held_is_not_picked_and_served_at_once(monkeypatch: pytes
             served.close()
             assert address == client.getsockname()
             assert ports.hold(port) is None, "somebody listens there"
+
+
+def test_a_port_that_a_test_has_got_is_given_to_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two brokers of one cluster once got the same: each was free when it was picked."""
+    first, other = ports.free_ports(2)
+    chances = iter([first, first, other])
+    monkeypatch.setattr(ports, "_CHANCE", SimpleNamespace(choice=lambda _: next(chances)))
+    assert [free_port(), free_port()] == [first, other]
+    with socket.create_server((ports.HOST, first)) as server:
+        assert server.getsockname()[1] == first
