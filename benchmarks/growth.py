@@ -4,6 +4,7 @@ The logs are a real story's, repeated with the clock moved on (``benchmarks.logs
 directly (``local[1]``, ``local[2]``), and by a Spark standalone cluster of one and of two workers of a core each, whose
 files are named by URI: everything goes by Spark's connectors and shuffle, nothing is installed on the workers, and they
 see no directory of the driver's. Told are, too, how much faster two are than one, and CPU against files read directly.
+Each run reads its logs from the disk, the small ones too: those of tens of GB do not stay in memory.
 """
 
 import argparse
@@ -109,10 +110,18 @@ class Growth:
             command += ["--logs", str(logs), "--master", f"local[{workers}]"]
         outside = Outside(self._cluster.worker_processes)
         os.sync()  # what was written before is not to be waited for in this run
+        for path in logs.iterdir():
+            forget(path)
         with tempfile.TemporaryDirectory(dir=own(self._directory)) as temporary, outside.watched():
             done = run(command, self._directory / "output", TMPDIR=temporary)
         cpu_s, task_mb = done.cpu_s + outside.cpu_s, max(done.task_mb, outside.task_mb)
         return done.wall_s, cpu_s, done.driver_mb, done.java_mb, outside.executor_mb, task_mb
+
+
+def forget(path: Path) -> None:
+    """Let the system drop what it keeps in memory of a file; all of it is on the disk."""
+    with path.open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def own(directory: Path) -> Path:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -151,7 +152,8 @@ def describe(connection: Connection, name: str) -> metadata.MetadataResponseTopi
 
 
 def append(connection: Connection, topic: str, *values: bytes, acks: int = -1) -> produce.ProduceResponsePartition:
-    records = [Record(i, 0, None, value, ()) for i, value in enumerate(values)]
+    now_ms = int(time.time() * 1000)  # older ones would be gone with the first round of retention, 30 s after the start
+    records = [Record(i, now_ms, None, value, ()) for i, value in enumerate(values)]
     partition = produce.ProduceRequestPartition(partition=0, records=bytes(encode_batch(records)))
     request = produce.ProduceRequest(
         acks=acks, timeout_ms=60_000, topics=[produce.ProduceRequestTopic(topic=topic, partitions=[partition])]

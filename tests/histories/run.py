@@ -21,7 +21,7 @@ from kafkatool.core.errors import KafkatoolError
 from tests.faults.world import BROKERS
 from tests.histories import nemesis, workload
 from tests.histories.clients import facts, values
-from tests.histories.clients.librdkafka import Cell
+from tests.histories.clients.librdkafka import Cell, warnings_in
 from tests.histories.final import read_everything
 from tests.histories.frames.doors import Doors
 from tests.histories.frames.record import Record
@@ -78,6 +78,7 @@ class Run:
         self._kinds, self._least = kinds, least
         self._stage, self._seed, self._cell, self._steps = stage, seed, cell, steps
         self._keys = workload.Keys()
+        self._file = file
         self._writer = HistoryWriter(file, header(seed, stage, cell, steps))
         self._stop = threading.Event()
         self._created = 0
@@ -85,7 +86,7 @@ class Run:
 
     def play(self, operations: int, pause_s: float) -> None:
         """Let so many operations be done while faults come and go; then read everything."""
-        with self._writer:
+        with self._writer, warnings_in(self._file.with_name("clients.log")):
             self._create_topics()
             if self._cell.transactional:
                 nemesis.create_topic(self._stage, values.topic_of(workload.OUTPUTS[0]), values.PARTITIONS)

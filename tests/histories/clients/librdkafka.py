@@ -1,9 +1,11 @@
 """A process of the workload by confluent-kafka: one producer, one consumer, and what each call's end means."""
 
 import contextlib
+import logging
 import struct
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -15,6 +17,12 @@ from tests.histories.writer import DELETE_RETENTION_MS, Options
 _DELIVERY_S: Final = 10.0  # after that, what became of a send is unknown
 _RETRIES_S: Final = 30.0
 _QUIET: Final = {"log_level": 0, "socket.timeout.ms": 8000, "topic.metadata.refresh.interval.ms": 2000}
+
+_WARNINGS: Final = 4  # of a log's levels: among them each offset that the client reset by itself, told nowhere else
+
+_LOG: Final = logging.getLogger(__name__)
+_LOG.propagate = False
+_LOG.addHandler(logging.NullHandler())
 
 Runs = dict[int, list[tuple[int, int | None]]]
 
@@ -49,6 +57,24 @@ class Cell(NamedTuple):
             "client": "confluent-kafka",
             "faults": False,
         }
+
+
+@contextlib.contextmanager
+def warnings_in(file: Path) -> Iterator[None]:
+    """Write what consumers warn of into that file, with the clock of histories, while the block runs."""
+    handler = logging.FileHandler(file, delay=True)
+    handler.setFormatter(_Clocked())
+    _LOG.addHandler(handler)
+    try:
+        yield
+    finally:
+        _LOG.removeHandler(handler)
+        handler.close()
+
+
+class _Clocked(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return f"{time.monotonic_ns()} {record.name.rpartition('.')[2]} {record.getMessage()}"
 
 
 class Ended(NamedTuple):
@@ -118,7 +144,9 @@ class Client:
                 "partition.assignment.strategy": "range",
                 "client.id": client_id,
                 **_QUIET,
-            }
+                "log_level": _WARNINGS,
+            },
+            logger=_LOG.getChild(f"process-{process}"),
         )
 
     # --- sends and polls

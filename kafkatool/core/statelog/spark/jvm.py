@@ -10,7 +10,7 @@ from kafkatool.core.java import Java
 
 GATEWAY_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 SUBMIT_CLASS = "org.apache.spark.deploy.SparkSubmit"
-HEAP = "-Xmx512m"  # the JVM only schedules: rows stay in the Python workers
+HEAP = ("-Xms128m", "-Xmx512m", "-Xmn48m")  # the JVM only schedules, rows stay in the Python workers: garbage goes early
 
 OPENED_PACKAGES = (  # as org.apache.spark.launcher.JavaModuleOptions of Spark 4
     *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util"),
@@ -65,7 +65,7 @@ def gateway_command(
     logging = directory / "log4j2.properties"
     logging.write_text(LOGGING)
     return [
-        *(str(java.executable), *more, *jvm_options(), HEAP, f"-Djava.io.tmpdir={directory}"),
+        *(str(java.executable), *more, *jvm_options(), *HEAP, f"-Djava.io.tmpdir={directory}"),
         *(f"-XX:ErrorFile={directory / 'crash.log'}", "-XX:-CreateCoredumpOnCrash"),  # not where the user happens to be
         f"-Dlog4j2.configurationFile={logging.as_uri()}",
         *(f"-D{key}={value}" for key, value in settings.items() if local),
