@@ -1,5 +1,6 @@
 """What counts as a copy that the client left behind, shown on a broker that takes what it is sent."""
 
+import time
 import uuid
 
 import pytest
@@ -32,8 +33,9 @@ def connection_to_topic(kafka_cluster: EmbeddedCluster) -> tuple[Connection, str
 
 def write(connection: Connection, topic: str, epoch: int, sequence: int) -> tuple[int, ErrorCode]:
     """Append the same record under that number; return its offset."""
+    now_ms = int(time.time() * 1000)  # retention takes what is of 1970
     batch = encode_batch(
-        [Record(0, 1, b"7", b"value-7")], producer_id=_PRODUCER, producer_epoch=epoch, base_sequence=sequence
+        [Record(0, now_ms, b"7", b"value-7")], producer_id=_PRODUCER, producer_epoch=epoch, base_sequence=sequence
     )
     partition = produce.ProduceRequestPartition(partition=0, records=batch)
     request = produce.ProduceRequest(

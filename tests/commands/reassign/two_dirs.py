@@ -1,5 +1,6 @@
 """Brokers with two log dirs each, in this process."""
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -65,8 +66,9 @@ class Cluster:
 
     def write(self, batches: int) -> None:
         with Connection("127.0.0.1", self.brokers[1].port, client_id="test", timeout_ms=90_000, security=None) as one:
-            for number in range(batches):
-                records = bytes(encode_batch([Record(0, number, b"k", bytes(10_000), ())]))
+            for _ in range(batches):
+                now_ms = int(time.time() * 1000)  # retention takes what is of 1970
+                records = bytes(encode_batch([Record(0, now_ms, b"k", bytes(10_000), ())]))
                 part = produce.ProduceRequestPartition(partition=0, records=records)
                 request = produce.ProduceRequest(
                     acks=1, timeout_ms=60_000, topics=[produce.ProduceRequestTopic(topic="t", partitions=[part])]
