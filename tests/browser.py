@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 
 import pytest
 
+_CLOSING_S: Final = 30
 NAMES: Final = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -59,8 +60,13 @@ class Browser:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._process.kill()
-        self._process.wait()
+        with contextlib.suppress(BrokenPipeError):  # it ends its own processes then, which still write to the profile
+            self._to.write(json.dumps({"id": self._number + 1, "method": "Browser.close"}).encode() + b"\0")
+        try:
+            self._process.wait(_CLOSING_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         self._from.close()
         with contextlib.suppress(BrokenPipeError):
             self._to.close()
