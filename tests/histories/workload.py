@@ -258,7 +258,7 @@ class _Parts:
     ) -> None:
         self.told: list[list[Any]] = []
         self.failed = False
-        self.firsts: dict[int, int | None] = {}  # of each key polled: where it began
+        self.firsts: dict[int, int] = {}  # of each key polled: where it began
         self._client, self._asked, self._transactional, self._polled = client, asked, transactional, polled
         self._to_commit: dict[int, int] = {}
 

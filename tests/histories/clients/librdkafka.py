@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from tests.histories.clients.values import decode, encode, key_of, partition_of, topic_of
 from tests.histories.history import FAIL, INFO, OK
@@ -18,6 +18,8 @@ _DELIVERY_S: Final = 10.0  # after that, what became of a send is unknown
 _RETRIES_S: Final = 30.0
 _QUIET: Final = {"log_level": 0, "socket.timeout.ms": 8000, "topic.metadata.refresh.interval.ms": 2000}
 
+_START: Final = 0
+"""Where a key begins. By its name librdkafka may ask for it once more, and go back to it (docs/known-faults.md)."""
 _WARNINGS: Final = 4  # of a log's levels: among them each offset that the client reset by itself, told nowhere else
 
 _LOG: Final = logging.getLogger(__name__)
@@ -201,7 +203,7 @@ class Client:
         if from_start:
             self.positions.clear()
         self.positions = {key: at for key, at in self.positions.items() if key in keys}
-        self._consumer.assign([_partition(key, self.positions.get(key, OFFSET_BEGINNING)) for key in keys])
+        self._consumer.assign([_partition(key, self.positions.get(key, _START)) for key in keys])
 
     def subscribe(self, keys: Sequence[int]) -> None:
         self._consumer.subscribe(
@@ -231,17 +233,14 @@ class Client:
     def member(self) -> str | None:
         return self._consumer.memberid() or None
 
-    def seek_back(self, positions: Mapping[int, int | None]) -> None:
-        """Go on where the process was before a transaction that failed. None: at the key's start."""
+    def seek_back(self, positions: Mapping[int, int]) -> None:
+        """Go on where the process was before a transaction that failed."""
         for key, position in positions.items():
             try:
-                self._consumer.seek(_partition(key, OFFSET_BEGINNING if position is None else position))
+                self._consumer.seek(_partition(key, position))
             except KafkaException:
                 continue  # no longer its own
-            if position is None:
-                self.positions.pop(key, None)
-            else:
-                self.positions[key] = position
+            self.positions[key] = position
 
     def commit(self, offsets: Mapping[int, int]) -> str:
         try:
