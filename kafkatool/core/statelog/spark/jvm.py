@@ -10,7 +10,8 @@ from kafkatool.core.java import Java
 
 GATEWAY_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 SUBMIT_CLASS = "org.apache.spark.deploy.SparkSubmit"
-HEAP = ("-Xms128m", "-Xmx512m", "-Xmn48m")  # the JVM only schedules, rows stay in the Python workers: garbage goes early
+HEAP = ("-Xms128m", "-Xmx512m", "-Xmn48m")
+"""The JVM only schedules, as rows stay in the Python workers: its garbage is collected early, and its memory stays small."""
 
 OPENED_PACKAGES = (  # as org.apache.spark.launcher.JavaModuleOptions of Spark 4
     *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util"),
