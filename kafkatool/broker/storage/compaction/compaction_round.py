@@ -19,7 +19,6 @@ from kafkatool.broker.storage.compaction.offset_map import OffsetMap
 from kafkatool.broker.storage.compaction.throttle import CleanerThrottle
 from kafkatool.broker.storage.segment.segment import Segment
 from kafkatool.broker.storage.segment.segment_swap import SegmentCopy
-from kafkatool.broker.storage.segment.transaction_index import read_aborted
 from kafkatool.core.errors import CorruptRecordsError, KafkatoolError
 from kafkatool.core.protocol.codec.types import Buffer
 from kafkatool.core.protocol.records.batches import BatchHeader, check_crc
@@ -42,7 +41,7 @@ class CompactionRound:
         self._throttle = throttle
         self._latest = plan.end - 1  # of the section that the map covers
         self._drop_deletes_before_ms = self._delete_horizon_ms()
-        aborted = [a for segment in snapshot.segments for a in read_aborted(segment.transaction_index_path)]
+        aborted = [a for segment in snapshot.segments for a in segment.aborted_transactions()]
         self._aborted = aborted
         self._transactions = CleanedTransactions(aborted)
         self._without_key = 0

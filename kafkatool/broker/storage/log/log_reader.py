@@ -13,7 +13,7 @@ from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.broker.storage.log.log_state import LogState, NewestBatch
 from kafkatool.broker.storage.segment.segment import Segment
 from kafkatool.broker.storage.segment.segments import Segments
-from kafkatool.broker.storage.segment.transaction_index import AbortedTransaction, read_aborted
+from kafkatool.broker.storage.segment.transaction_index import AbortedTransaction
 from kafkatool.core.errors import OffsetOutOfRangeError
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.records.batches import iter_records
@@ -204,7 +204,7 @@ def _aborted_from(segments: Segments, start: int) -> Iterator[AbortedTransaction
     Raises FileNotFoundError for a segment that is replaced meanwhile: a missing index would look like an empty one.
     """
     for segment in segments.from_offset(start):
-        yield from read_aborted(segment.transaction_index_path)
+        yield from segment.aborted_transactions()
         if segment.deleted:
             raise FileNotFoundError(f"{segment.transaction_index_path}: its segment was just replaced")
 

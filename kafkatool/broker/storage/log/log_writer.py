@@ -13,7 +13,7 @@ from kafkatool.broker.storage.batches.append_checks import check_batch, recompre
 from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.broker.storage.batches.older_entries import OlderEntries
 from kafkatool.broker.storage.batches.received_batches import ReceivedBatch, received_batches
-from kafkatool.broker.storage.batches.transaction_markers import read_marker
+from kafkatool.broker.storage.batches.transaction_markers import Marker, read_marker
 from kafkatool.broker.storage.checkpoint import sync_directory
 from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.broker.storage.log.log_state import LogState, NewestBatch
@@ -22,7 +22,6 @@ from kafkatool.broker.storage.producers.producer_reload import apply_marker
 from kafkatool.broker.storage.producers.producer_snapshot import delete_snapshots, write_snapshot
 from kafkatool.broker.storage.producers.producer_state import Verification
 from kafkatool.broker.storage.segment.segment import FRESH_SUFFIX, MAX_RELATIVE_OFFSET, Segment, must_roll
-from kafkatool.broker.storage.segment.transaction_index import OpenTransactionIndex
 from kafkatool.core.protocol.records.batches import (
     CONTROL,
     TRANSACTIONAL,
@@ -195,9 +194,14 @@ class LogWriter:
                 planned += batches[through].header.size_bytes
                 through += 1
             start = batches[done].position
+            markers = {
+                batch.position: read_marker(records[batch.position : batch.position + batch.header.size_bytes])
+                for batch in batches[done:through]
+                if batch.header.attributes & CONTROL
+            }
             index = None
-            if any(batch.header.attributes & CONTROL for batch in batches[done:through]):
-                index = OpenTransactionIndex(segment.transaction_index_path)
+            if any(marker is not None and not marker.committed for marker in markers.values()):
+                index = segment.open_transaction_index()
             segment.write(records[start : start + planned - segment.size_bytes], segment.size_bytes)
             interval = config.index_interval_bytes
             state.midway = True
@@ -205,11 +209,12 @@ class LogWriter:
                 last_offset = base + header.last_offset_delta
                 segment.note_batch(header.size_bytes, last_offset, timestamp, interval)
                 if header.producer_id >= 0:
-                    if index is not None and header.attributes & CONTROL:
-                        marker = records[position : position + header.size_bytes]
-                        self._tell_if_stale(header, base, marker)
-                        if aborted := apply_marker(state.producers, header, base, marker):
-                            index.append(aborted)
+                    if header.attributes & CONTROL:
+                        if (marker := markers[position]) is not None:
+                            self._tell_if_stale(header, base, marker)
+                            if aborted := apply_marker(state.producers, header, base, marker):
+                                assert index is not None  # the marker is an abort
+                                index.append(aborted)
                     else:
                         state.producers.record(header, base, timestamp)
             state.end = LogOffset(last_offset + 1, segment.base_offset, segment.size_bytes)
@@ -219,10 +224,8 @@ class LogWriter:
                 index.close()
             done = through
 
-    def _tell_if_stale(self, header: BatchHeader, base: int, batch: memoryview) -> None:
+    def _tell_if_stale(self, header: BatchHeader, base: int, marker: Marker) -> None:
         """Say of a marker that a leader would refuse that the leader sent it; a follower takes it all the same (TXN-67)."""
-        if (marker := read_marker(batch)) is None:
-            return
         try:
             self._state.producers.check_marker(header, marker.coordinator_epoch)
         except AppendError as e:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from kafkatool.broker.storage.batches.transaction_markers import read_marker
+from kafkatool.broker.storage.batches.transaction_markers import Marker, read_marker
 from kafkatool.broker.storage.producers.producer_snapshot import offset_of, read_snapshot, snapshots
 from kafkatool.broker.storage.producers.producer_state import ProducerState
 from kafkatool.broker.storage.segment.segment import Segment
@@ -52,7 +52,8 @@ def replay_batch(
     if header.producer_id >= 0:
         if header.attributes & CONTROL:
             batch = segment.region(position, header.size_bytes).read()
-            aborted = apply_marker(state, header, header.base_offset, batch)
+            if (marker := read_marker(batch)) is not None:
+                aborted = apply_marker(state, header, header.base_offset, marker)
         else:
             state.record(header, header.base_offset, header.max_timestamp)
     state.end_offset = header.next_offset
@@ -60,12 +61,9 @@ def replay_batch(
 
 
 def apply_marker(
-    state: ProducerState, header: BatchHeader, base_offset: int, batch: bytes | memoryview
+    state: ProducerState, header: BatchHeader, base_offset: int, marker: Marker
 ) -> AbortedTransaction | None:
     """End the transaction that the control batch speaks of; return what to note when it was aborted."""
-    marker = read_marker(batch)
-    if marker is None:
-        return None
     start = state.end_transaction(header, base_offset, marker.coordinator_epoch)
     if marker.committed or start is None:
         return None

@@ -19,7 +19,12 @@ from kafkatool.broker.storage.log_config import RECORD_BATCHES, LogConfig
 from kafkatool.broker.storage.segment.index_file import OFFSET_ENTRY, TIME_ENTRY, IndexFile
 from kafkatool.broker.storage.segment.recent_batches import RecentBatches
 from kafkatool.broker.storage.segment.segment_file import SegmentFile, write_all
-from kafkatool.broker.storage.segment.transaction_index import OpenTransactionIndex, sync_aborted
+from kafkatool.broker.storage.segment.transaction_index import (
+    AbortedTransaction,
+    OpenTransactionIndex,
+    read_aborted,
+    sync_aborted,
+)
 from kafkatool.core.errors import CorruptRecordsError
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.records.batches import BatchHeader, iter_records
@@ -69,6 +74,7 @@ class Segment:
         self._first_timestamp: int | None = None
         self._since_entry_bytes = 0
         self._index_entries = 0
+        self._has_aborted: bool | None = None  # None: not looked for yet
 
     def create(self, *, preallocate_bytes: int = 0) -> None:
         """Make the files, empty whatever was there, as the active segment. Raises OSError, and leaves none then."""
@@ -176,6 +182,21 @@ class Segment:
         """Yield (position, header) of the batches from position ``start`` on."""
         return scan_headers(self.file, start, self.size_bytes if end is None else end)
 
+    def aborted_transactions(self) -> Iterator[AbortedTransaction]:
+        """Yield those whose markers lie here, by the markers. Raises OSError.
+
+        Most segments have none: only the first look is one at the disk, though a reader far behind asks all that follow.
+        """
+        if self._has_aborted is None:
+            with self._lock:  # none is being noted
+                self._has_aborted = self.transaction_index_path.exists()
+        return read_aborted(self.transaction_index_path) if self._has_aborted else iter(())
+
+    def open_transaction_index(self) -> OpenTransactionIndex:
+        """Open it to note one more. Under the lock. Raises OSError."""
+        self._has_aborted = True
+        return OpenTransactionIndex(self.transaction_index_path)
+
     def region(self, position: int, size_bytes: int) -> FileRegion:
         """Return a stretch of the file, to be sent."""
         return FileRegion(self.file, position, size_bytes)
@@ -270,6 +291,8 @@ class Segment:
             offset = min(offset, self._first_offset(position, header))
             break
         index = OpenTransactionIndex(self.transaction_index_path) if self.transaction_index_path.exists() else None
+        if index is not None:
+            index.load()
         return Cut(offset, found[0], index)
 
     def _first_offset(self, position: int, header: BatchHeader) -> int:

@@ -28,8 +28,12 @@ class OpenTransactionIndex:
     def __init__(self, path: Path) -> None:
         """Open the file, or make it. Raises OSError."""
         self._path = path
-        self._file = path.open("ab", buffering=0)
-        self._entries = list(read_aborted(path)) if self._file.tell() else []
+        self._file = path.open("a+b", buffering=0)
+        self._entries: list[AbortedTransaction] = []
+
+    def load(self) -> None:
+        """Read what is there, as ``truncate`` needs it. Raises OSError."""
+        self._entries = list(_entries(os.pread(self._file.fileno(), self._file.tell(), 0)))
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Add an entry. Raises OSError."""
@@ -73,5 +77,9 @@ def read_aborted(path: Path) -> Iterator[AbortedTransaction]:
         data = path.read_bytes()
     except FileNotFoundError:
         return
+    yield from _entries(data)
+
+
+def _entries(data: bytes) -> Iterator[AbortedTransaction]:
     for _, *fields in _ENTRY.iter_unpack(data[: len(data) // _ENTRY.size * _ENTRY.size]):
         yield AbortedTransaction(*fields)

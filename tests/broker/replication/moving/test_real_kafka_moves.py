@@ -33,7 +33,7 @@ def _ask(real: RealKafka, path: Path) -> int:
         ]
     )
     with Connection("127.0.0.1", real.ports[_BROKER], client_id="test", timeout_ms=90_000, security=None) as connection:
-        (topic,) = connection.send(alter_replica_log_dirs.API, 1, request).results
+        (topic,) = connection.send(alter_replica_log_dirs.API, 0, request).results
     return topic.partitions[0].error_code
 
 

@@ -10,8 +10,8 @@ from kafkatool.broker.storage.batches.transaction_markers import (
     encode_marker,
     read_marker,
 )
-from kafkatool.broker.storage.log import log_reader
 from kafkatool.broker.storage.log.log import Log
+from kafkatool.broker.storage.segment import segment
 from kafkatool.broker.storage.segment.transaction_index import AbortedTransaction, read_aborted
 from kafkatool.core.protocol.records.batches import iter_batches
 from tests.broker.storage.batch_builders import batch, marker
@@ -138,7 +138,7 @@ def test_a_segment_replaced_while_its_aborts_are_looked_up_is_looked_at_anew(
         clean(log)
         return iter(())  # the file had another name already
 
-    monkeypatch.setattr(log_reader, "read_aborted", too_late)
+    monkeypatch.setattr(segment, "read_aborted", too_late)
     assert [a.first_offset for a in log.aborted_transactions(found, 6)] == [2]
 
 
