@@ -4,7 +4,7 @@
 
 Both talk to the same three nodes in turns. Kafka's start script (bash) is left out of its time. What a command does is the
 tools' own work, and little of the brokers': a plan is carried out by another order of the same replicas, a growing topic has
-three partitions, and what is verified, listed and elected is as it is wanted already.
+three partitions, and what is verified, listed and elected is as it is wanted already. Each begins when the brokers are idle.
 
 ``kt brokers`` and ``kt health`` have no like among Kafka's tools; beside them stand those that read a part of the same. Both
 replica verifications are timed to their first report, of topics without records, by which neither ends.
@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import psutil
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from benchmarks.clusters import BROKERS, Kraft, wait_for
@@ -34,6 +35,8 @@ _FACTOR: Final = 2
 _FEW: Final = 3
 _SIZES: Final = (100, 10_000)
 _ALLOWED: Final = 0.25
+_LOOK_S: Final = 1.0
+_IDLE: Final = 0.7  # of a processor, all brokers together: 10,000 partitions take 0.4 of one by being there
 _AT_ONCE: Final = 5000
 """Partitions made by one request: KRaft refuses one that needs over 10,000 records."""
 _PATIENCE: Final = {"operation_timeout": 60, "request_timeout": 60}
@@ -94,7 +97,7 @@ def measure(
 
     def run(tool: Tool, number: int) -> Sequence[float]:
         name = f"{int(tool is by_kafka)}{number}"
-        return [_timed(task, tool(task, name)) for task in tasks]
+        return [_timed(kafka, task, tool(task, name)) for task in tasks]
 
     for number in range(rounds):  # for what alters one: a broker may learn of a topic after its maker
         for own in range(len(tools)):
@@ -208,9 +211,22 @@ def _make(kafka: Kraft, topic: str, size: int) -> None:
         wait_for(lambda one=one: in_sync(one), f"{topic} in sync", poll_s=0.5)  # type: ignore[misc]
 
 
-def _timed(task: Task, command: Sequence[str]) -> float:
+def _timed(kafka: Kraft, task: Task, command: Sequence[str]) -> float:
     wait_for(task.ready, f"ready for {task.title}")
+    wait_for(lambda: _idle(kafka), f"brokers idle before {task.title}")
     return _run(task, command)
+
+
+def _idle(kafka: Kraft) -> bool:
+    """Tell whether the brokers do little more than ask one another: they go on for a while after what a command did."""
+    nodes = [psutil.Process(kafka.pid(broker)) for broker in kafka.ports]
+
+    def spent_s() -> float:
+        return float(sum(sum(node.cpu_times()[:2]) for node in nodes))
+
+    before_s = spent_s()
+    time.sleep(_LOOK_S)
+    return spent_s() - before_s < _IDLE * _LOOK_S
 
 
 def _run(task: Task, command: Sequence[str]) -> float:
