@@ -142,6 +142,44 @@ def test_a_segment_replaced_while_its_aborts_are_looked_up_is_looked_at_anew(
     assert [a.first_offset for a in log.aborted_transactions(found, 6)] == [2]
 
 
+@pytest.mark.spec("BRK-103")
+def test_readers_far_behind_look_once_at_a_segment_in_which_nothing_was_aborted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of their fetches asks all segments that follow: an abort may be there whose records lie here."""
+    log = make_log(tmp_path)
+    for offset in range(4):
+        log.append_as_follower(memoryview(batch(base_offset=offset)))
+        roll(log)
+    looked: list[str] = []
+    exists = Path.exists
+
+    def noted(path: Path) -> bool:
+        looked.append(path.name)
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists", noted)
+    found = log.read(0, 1 << 20, 4, min_one_batch=True)
+    for _ in range(3):
+        assert log.aborted_transactions(found, 4) == []
+    assert sorted(looked) == [f"{base:020d}.txnindex" for base in range(5)]
+    transaction = batch(1, base_offset=4, producer=(1, 0, 0), attributes=_TRANSACTIONAL)
+    log.append_as_follower(memoryview(transaction + marker(commit=False, producer=(1, 0), base_offset=5)))
+    found = log.read(4, 1 << 20, 6, min_one_batch=True)
+    assert [a.first_offset for a in log.aborted_transactions(found, 6)] == [4]
+
+
+@pytest.mark.spec("BRK-153")
+def test_a_commit_needs_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(segment, "OpenTransactionIndex")
+    log = make_log(tmp_path)
+    transaction = batch(2, producer=(1, 0, 0), attributes=_TRANSACTIONAL)
+    log.append_as_follower(memoryview(transaction + marker(commit=True, producer=(1, 0), base_offset=2)))
+    log.high_watermark = 3
+    assert log.last_stable_offset == 3
+    assert not list(tmp_path.glob("*.txnindex"))
+
+
 def _log_with_an_abort_at_2(directory: Path) -> Log:
     """Make a log: its first segment holds 0 and 1, the next the aborted records 2 to 4 and their marker."""
     log = compacted_log(directory)
