@@ -10,8 +10,8 @@ from pathlib import Path
 
 import orjson
 
+from tests.histories.analyser.verdict import MALFORMED, judge
 from tests.histories.history import MalformedHistoryError, read_file
-from tests.histories.verdict import MALFORMED, judge
 
 
 def main() -> int:

@@ -20,6 +20,7 @@ from typing import Any, Final
 from kafkatool.core.errors import KafkatoolError
 from tests.faults.world import BROKERS
 from tests.histories import nemesis, workload
+from tests.histories.analyser.verdict import CLEAN, Verdict, judge
 from tests.histories.clients import facts, values
 from tests.histories.clients.librdkafka import Cell, warnings_in
 from tests.histories.final import read_everything
@@ -27,7 +28,6 @@ from tests.histories.frames.doors import Doors
 from tests.histories.frames.record import Record
 from tests.histories.history import read_file
 from tests.histories.timeline import write_page
-from tests.histories.verdict import CLEAN, Verdict, judge
 from tests.histories.writer import Header, HistoryWriter
 
 WORKERS: Final = 24  # of which half wait for a leader that is away, most of the time

@@ -7,8 +7,8 @@ from pathlib import Path
 import orjson
 import pytest
 
+from tests.histories.analyser.notation import HEADER, history, lines
 from tests.histories.history import MalformedHistoryError, read, read_file
-from tests.histories.notation import HEADER, history, lines
 from tests.histories.writer import Header, HistoryWriter, Options
 
 

@@ -7,12 +7,12 @@ import pytest
 
 from tests.compat import real_kafka
 from tests.histories import nemesis
+from tests.histories.analyser.verdict import Verdict
 from tests.histories.clients.librdkafka import Cell
 from tests.histories.frames.doors import Doors
 from tests.histories.frames.record import Record, read_frames
 from tests.histories.history import read_file
 from tests.histories.run import run
-from tests.histories.verdict import Verdict
 
 
 def _judged(

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.browser import Browser, browser_path
+from tests.histories.analyser.notation import lines
+from tests.histories.analyser.verdict import judge
 from tests.histories.history import read_file
-from tests.histories.notation import lines
 from tests.histories.timeline import write_page
-from tests.histories.verdict import judge
 
 
 def _page(directory: Path) -> Path:

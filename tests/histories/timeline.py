@@ -5,9 +5,9 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
+from tests.histories.analyser.verdict import Verdict
+from tests.histories.analyser.versions import Finding
 from tests.histories.history import NEVER, History, Operation, read_file
-from tests.histories.verdict import Verdict
-from tests.histories.versions import Finding
 
 _SHOWN: Final = 5  # findings of each kind
 _AROUND: Final = 60  # operations before and after those of a finding

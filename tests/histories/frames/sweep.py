@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tests.histories.analyser.verdict import CLEAN, Verdict, judge
 from tests.histories.clients.librdkafka import Cell
 from tests.histories.clients.values import PARTITIONS
 from tests.histories.final import read_everything
@@ -26,7 +27,6 @@ from tests.histories.frames.rules import MOMENTS, NEVER_LATE, Act, Call, Late, L
 from tests.histories.frames.stage import BROKERS, Kafkas, Ours, Stage
 from tests.histories.frames.stories import ACTORS, STORIES, Tale
 from tests.histories.history import read_file
-from tests.histories.verdict import CLEAN, Verdict, judge
 from tests.histories.writer import Header, HistoryWriter
 
 _LATE_S: Final = 0.3

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.compat import real_kafka
+from tests.histories.analyser.verdict import Verdict, judge
 from tests.histories.clients.librdkafka import Cell
 from tests.histories.clients.values import PARTITIONS
 from tests.histories.final import read_everything
@@ -18,7 +19,6 @@ from tests.histories.frames.stage import Kafkas, Ours, Stage
 from tests.histories.frames.stories import Tale
 from tests.histories.frames.sweep import header
 from tests.histories.history import FAIL, OK, History, read_file
-from tests.histories.verdict import Verdict, judge
 from tests.histories.workload import ABORT, COMMIT
 from tests.histories.writer import HistoryWriter
 

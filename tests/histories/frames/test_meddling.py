@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.histories import nemesis
+from tests.histories.analyser.notation import HEADER
 from tests.histories.frames.doors import Doors
 from tests.histories.frames.record import Record, read_frames
 from tests.histories.frames.test_proxy import Client, Stub
 from tests.histories.history import read_file
-from tests.histories.notation import HEADER
 from tests.histories.writer import HistoryWriter
 from tests.serving import serving
 

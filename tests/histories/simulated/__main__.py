@@ -15,10 +15,10 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.histories.analyser.verdict import TOO_LITTLE, Verdict
 from tests.histories.simulated.faults import KINDS
 from tests.histories.simulated.shrinking import shrunk
 from tests.histories.simulated.simulation import Schedule, StalledError, drawn, run
-from tests.histories.verdict import TOO_LITTLE, Verdict
 
 
 class Judged(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 from kafkatool.core.protocol.records.batches import CONTROL, TRANSACTIONAL
 from tests.broker.replication.world import Clock
 from tests.core.zookeeper.memory import MemoryEnsemble
+from tests.histories.analyser.verdict import Verdict, judge
 from tests.histories.history import FAIL, INFO, OK, read_file
 from tests.histories.power.disk import Disk
 from tests.histories.power.noting import Noting
@@ -29,7 +30,6 @@ from tests.histories.simulated.coordination import GROUP, TRANSFORMERS
 from tests.histories.simulated.faults import KINDS, SESSION_MS, Fault, Faults, draw_faults
 from tests.histories.simulated.members import Member, committed_of
 from tests.histories.simulated.transactors import Transactor, Transformer
-from tests.histories.verdict import Verdict, judge
 from tests.histories.writer import DELETE_RETENTION_MS, Header, HistoryWriter, Options
 
 DISKS: Final = "disks"

@@ -14,12 +14,12 @@ from kafkatool.broker.replication.leading.fetch_sessions import FetchPlan, Fetch
 from kafkatool.broker.security.principal import ANONYMOUS, Principal
 from kafkatool.broker.storage.log import log_reader
 from kafkatool.core.protocol.messages.fetch import FetchRequest
+from tests.histories.analyser.verdict import CLEAN
 from tests.histories.history import FAIL, INFO, OK, read_file
 from tests.histories.simulated.brokers import KEYS, OUTPUT
 from tests.histories.simulated.faults import ASKED_FOR, KINDS
 from tests.histories.simulated.shrinking import shrunk
 from tests.histories.simulated.simulation import Schedule, StalledError, drawn, run
-from tests.histories.verdict import CLEAN
 from tests.paths import ROOT
 
 _OPERATIONS = 300

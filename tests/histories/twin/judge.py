@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterable
 
+from tests.histories.analyser.versions import Finding
 from tests.histories.history import History
 from tests.histories.twin import anomalies, cycles, groups
 from tests.histories.twin.facts import Facts, Found, name
-from tests.histories.versions import Finding
 
 CYCLES = frozenset({"G1c", "G1c-process", "G1c-realtime", "G0-process", "G0-realtime", "G0", "G1c-ww"})
 

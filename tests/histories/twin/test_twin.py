@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import settings
 
+from tests.histories.analyser.model import CHANGES, CHANGES_OF_GROUPS, Model, compact, encode, revalue
+from tests.histories.analyser.notation import history
+from tests.histories.analyser.test_anomalies import COMPACTED, COMPACTION, GROUPS_HAVE, GROUPS_NEARLY, HAS, NEARLY
+from tests.histories.analyser.verdict import judge
 from tests.histories.history import History, read
-from tests.histories.model import CHANGES, CHANGES_OF_GROUPS, Model, compact, encode, revalue
-from tests.histories.notation import history
-from tests.histories.test_anomalies import COMPACTED, COMPACTION, GROUPS_HAVE, GROUPS_NEARLY, HAS, NEARLY
 from tests.histories.twin import judge as twin
 from tests.histories.twin.wild import spoil
-from tests.histories.verdict import judge
 
 ALLOWED = {"int-send-skip", "G0", "G1c-ww"}  # Kafka isolates no writes
 OF_GROUPS: list[Any] = [*GROUPS_HAVE, *GROUPS_NEARLY]

@@ -8,8 +8,8 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tests.histories.analyser.model import CHANGES, CHANGES_OF_GROUPS, revalue
 from tests.histories.history import RECORDS
-from tests.histories.model import CHANGES, CHANGES_OF_GROUPS, revalue
 
 Entries = list[dict[str, Any]]
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tests.histories.versions import Finding
+from tests.histories.analyser.versions import Finding
 
 _TRANSACTIONAL: Final = frozenset(
     {"G1a", "precommitted-read", "early-read", "G1c", "G1c-process", "G1c-realtime", "torn-transaction"}

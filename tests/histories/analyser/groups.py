@@ -5,8 +5,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tests.histories.analyser.versions import Finding, Versions
 from tests.histories.history import ASSIGNING, FAIL, NEVER, OK, Commit, Operation, Poll, Process, Rebalance
-from tests.histories.versions import Finding, Versions
 
 
 def _events(versions: Versions) -> list[tuple[Rebalance, Operation]]:

@@ -3,8 +3,8 @@
 import itertools
 from collections.abc import Iterator, Sequence
 
+from tests.histories.analyser.versions import Finding, Order, Versions
 from tests.histories.history import ASSIGNING, FAIL, OK, Operation, Poll, Process
-from tests.histories.versions import Finding, Order, Versions
 
 
 def polls(versions: Versions) -> Iterator[Finding]:

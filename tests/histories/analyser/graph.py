@@ -9,8 +9,8 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from tests.histories.analyser.versions import Finding, Versions, highest_of
 from tests.histories.history import FAIL, INFO, NEVER, OK, Operation, Poll, Send
-from tests.histories.versions import Finding, Versions, highest_of
 
 WW, WR, PROCESS, REALTIME = "ww", "wr", "process", "realtime"
 _MOST_STARTS: Final = 64  # of a component, from which the shortest cycle is looked for

@@ -6,10 +6,10 @@ from collections import defaultdict
 
 import pytest
 
-from tests.histories.graph import _realtime_edges, _Vertices, components, cycles, shortest_cycle
+from tests.histories.analyser.graph import _realtime_edges, _Vertices, components, cycles, shortest_cycle
+from tests.histories.analyser.model import CHANGES, Model, encode
+from tests.histories.analyser.versions import Versions
 from tests.histories.history import INFO, RECORDS, read
-from tests.histories.model import CHANGES, Model, encode
-from tests.histories.versions import Versions
 
 
 def _reaches(edges: set[tuple[int, int]], size: int) -> set[tuple[int, int]]:

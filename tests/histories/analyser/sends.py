@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from tests.histories.analyser.versions import Finding, Versions
 from tests.histories.history import FAIL, Operation, Process
-from tests.histories.versions import Finding, Versions
 
 
 def sends(versions: Versions) -> Iterator[Finding]:

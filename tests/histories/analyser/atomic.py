@@ -3,10 +3,10 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from tests.histories.groups import resumes
+from tests.histories.analyser.groups import resumes
+from tests.histories.analyser.logs import readings
+from tests.histories.analyser.versions import Finding, Versions, highest_of
 from tests.histories.history import FAIL, NEVER, OK, Operation
-from tests.histories.logs import readings
-from tests.histories.versions import Finding, Versions, highest_of
 
 
 def aborted_reads(versions: Versions) -> Iterator[Finding]:

@@ -13,12 +13,12 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.histories.allowed import why_allowed
-from tests.histories.graph import PASSES
+from tests.histories.analyser.allowed import why_allowed
+from tests.histories.analyser.graph import PASSES
+from tests.histories.analyser.notation import history, lines
+from tests.histories.analyser.verdict import judge
+from tests.histories.analyser.versions import Finding
 from tests.histories.history import read
-from tests.histories.notation import history, lines
-from tests.histories.verdict import judge
-from tests.histories.versions import Finding
 from tests.paths import ROOT
 
 READ = "; 1 ends x:0..1 ; 1 final x:1"
@@ -109,14 +109,16 @@ def test_the_script_passes_on_what_the_checker_says(tmp_path: Path) -> None:
 
 @pytest.mark.spec("HIS-1")
 def test_the_analyser_imports_no_client_and_no_broker() -> None:
-    analyser = ("history", "versions", "reads", "sends", "atomic", "groups", "logs", "graph", "allowed", "verdict")
+    parts = ("versions", "reads", "sends", "atomic", "groups", "logs", "graph", "allowed", "verdict")
+    analyser = ("history", *(f"analyser.{name}" for name in parts))
     imported = set[str]()
     for name in analyser:
-        for node in ast.walk(ast.parse((ROOT / "tests" / "histories" / f"{name}.py").read_text())):
+        path = ROOT.joinpath("tests", "histories", *name.split(".")).with_suffix(".py")
+        for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
                 imported |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
-                of_a_room = node.module == "tests.histories"
+                of_a_room = node.module in ("tests.histories", "tests.histories.analyser")
                 imported |= {f"{node.module}.{a.name}" if of_a_room else str(node.module) for a in node.names}
     own = {f"tests.histories.{name}" for name in analyser}
     others = {name.partition(".")[0] for name in imported - own}
@@ -272,7 +274,8 @@ def test_what_all_brokers_had_not_synced_when_their_power_was_cut_may_be_lost(
 @pytest.mark.spec("HIS-40")
 def test_no_kind_is_left_out_of_those() -> None:
     sources = [
-        (ROOT / "tests" / "histories" / f"{name}.py").read_text() for name in ("logs", "atomic", "groups", "sends")
+        (ROOT / "tests" / "histories" / "analyser" / f"{name}.py").read_text()
+        for name in ("logs", "atomic", "groups", "sends")
     ]
     found = {kind for source in sources for kind in re.findall(r'Finding\(\s*"([a-zA-Z0-9-]+)"', source)}
     found |= {f"{prefix}{kind}" for prefix in ("", "int-") for kind in ("nonmonotonic-poll", "poll-skip")}

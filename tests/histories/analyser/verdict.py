@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from tests.histories import allowed, atomic, graph, groups, logs, reads, sends
+from tests.histories.analyser import allowed, atomic, graph, groups, logs, reads, sends
+from tests.histories.analyser.versions import Finding, Versions
 from tests.histories.history import OK, RECORDS, History, collector_off
-from tests.histories.versions import Finding, Versions
 
 CLEAN, FOUND, MALFORMED, TOO_LITTLE = range(4)  # how check-history ends
 

@@ -5,8 +5,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Literal
 
+from tests.histories.analyser.versions import Finding, Versions
 from tests.histories.history import ASSIGNING, FAIL, NEVER, OK, RECORD_KEYS, Operation
-from tests.histories.versions import Finding, Versions
 
 Reading = Literal["unread", "stuck", "read"]
 

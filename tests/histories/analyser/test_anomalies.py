@@ -6,11 +6,11 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.histories.graph import PASSES
+from tests.histories.analyser.graph import PASSES
+from tests.histories.analyser.logs import _label
+from tests.histories.analyser.notation import history, lines
+from tests.histories.analyser.verdict import judge
 from tests.histories.history import read
-from tests.histories.logs import _label
-from tests.histories.notation import history, lines
-from tests.histories.verdict import judge
 
 G = {"group": "g"}
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.histories.analyser.model import CHANGES, CHANGES_OF_GROUPS, Model, encode
+from tests.histories.analyser.verdict import judge
 from tests.histories.history import read
-from tests.histories.model import CHANGES, CHANGES_OF_GROUPS, Model, encode
-from tests.histories.verdict import judge
 
 
 def _made(seed: int, *, transactions: bool = True, groups: bool = False) -> list[dict[str, Any]]:
