@@ -104,6 +104,21 @@ class _Vertices:
                 yield key, offsets, values
 
 
+class _Writes:
+    """The ww edges: all, those that leave each vertex, and the values that lie one behind the other."""
+
+    def __init__(self, found: Iterable[tuple[int, int, int, int]]) -> None:
+        """``found``: writers of a value and of the next, and these two values."""
+        self.edges: list[Edge] = []
+        self.leaving: dict[int, list[Edge]] = defaultdict(list)
+        self.values: dict[tuple[int, int], tuple[int, int]] = {}
+        for one, other, before, after in found:
+            edge = (one, other, WW)
+            self.edges.append(edge)
+            self.leaving[one].append(edge)
+            self.values.setdefault((one, other), (before, after))
+
+
 def cycles(versions: Versions, *, all_suspects: bool = False) -> Iterator[Finding]:
     """Find cycles, in three passes that are judged by themselves (HIS-31 to HIS-34)."""
     vertices = _Vertices(versions)
@@ -113,9 +128,9 @@ def cycles(versions: Versions, *, all_suspects: bool = False) -> Iterator[Findin
 
 
 def _search(versions: Versions, vertices: _Vertices, each: Pass, all_suspects: bool) -> Iterator[Finding]:
-    writes = list(_ww_edges(versions, vertices, each.transactions)) if each.writes else []
-    positions = vertices.positions if each.transactions else _raised(vertices, writes)
-    downwards = [(positions[b], positions[a]) for a, b, _ in writes if positions[b] <= positions[a]]
+    writes = _Writes(_ww_edges(versions, vertices, each.transactions) if each.writes else ())
+    positions = vertices.positions if each.transactions else _raised(vertices, writes.edges)
+    downwards = [(positions[b], positions[a]) for a, b, _ in writes.edges if positions[b] <= positions[a]]
     if each.transactions:
         # Transactions that asked for their commits between the same two lines have one position: level edges make cycles.
         intervals = downwards + _reads_from_above(versions, vertices)
@@ -129,18 +144,18 @@ def _search(versions: Versions, vertices: _Vertices, each: Pass, all_suspects: b
         yield from _judge(versions, vertices, each, suspects, writes, reads)
 
 
-def _ww_edges(versions: Versions, vertices: _Vertices, transactions: bool) -> Iterator[Edge]:
-    """Yield an edge from each clear value's writer to that of the next, or of the next sent without a transaction."""
+def _ww_edges(versions: Versions, vertices: _Vertices, transactions: bool) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the writers of each clear value and of the next, or of the next sent without a transaction; and the values."""
     for order in versions.orders.values():
-        before = None
+        before, last = None, 0
         for value in order.values:
             writer = versions.writers.get(value) if value is not None else None
             if value is not None and not transactions and (writer is None or writer[0].transactional):
                 continue
             vertex = vertices.of_value.get(value) if value is not None else None
-            if vertex is not None and before is not None and before != vertex:
-                yield before, vertex, WW
-            before = vertex  # None: nothing is compared across what is unclear
+            if value is not None and vertex is not None and before is not None and before != vertex:
+                yield before, vertex, last, value
+            before, last = vertex, value or 0  # None: nothing is compared across what is unclear
 
 
 def _raised(vertices: _Vertices, writes: Sequence[Edge]) -> list[float]:
@@ -190,7 +205,7 @@ def _stretches(
 
 
 def _judge(
-    versions: Versions, vertices: _Vertices, each: Pass, suspects: list[int], writes: list[Edge], reads: bool
+    versions: Versions, vertices: _Vertices, each: Pass, suspects: list[int], writes: _Writes, reads: bool
 ) -> Iterator[Finding]:
     inside = set(suspects)
     edges: list[Edge] = []
@@ -198,8 +213,7 @@ def _judge(
         for vertex in suspects:
             writers = {vertices.of_value.get(v) for _, _, values in vertices.polled(vertex) for v in values}  # type: ignore[arg-type]
             edges += [(w, vertex, WR) for w in writers if w is not None and w in inside and w != vertex]
-    if writes:
-        edges += [edge for edge in writes if edge[0] in inside and edge[1] in inside]
+    edges += [edge for vertex in suspects for edge in writes.leaving.get(vertex, ()) if edge[1] in inside]
     edges += _process_edges(vertices, inside)
     moments, chain = _realtime_edges(vertices, suspects)
     edges += chain
@@ -214,7 +228,7 @@ def _judge(
                 told.update(component)
                 cycle = shortest_cycle(graph, component, moments)
                 if cycle is not None:
-                    yield _finding(versions, vertices, kind, cycle)
+                    yield _finding(versions, vertices, writes, kind, cycle)
 
 
 def _process_edges(vertices: _Vertices, inside: set[int]) -> list[Edge]:
@@ -354,28 +368,26 @@ def shortest_cycle(
     return best
 
 
-def _finding(versions: Versions, vertices: _Vertices, kind: str, cycle: list[tuple[int, str]]) -> Finding:
+def _finding(
+    versions: Versions, vertices: _Vertices, writes: _Writes, kind: str, cycle: list[tuple[int, str]]
+) -> Finding:
     told, lines = [], set()
     for (vertex, why), (following, _) in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
-        one, other = vertices.operations[vertex], vertices.operations[following]
+        one = vertices.operations[vertex]
         lines.add(one.completed if one.completed != NEVER else one.invoked)
-        told.append(_step(versions, vertices, vertex, following, why, one, other))
+        told.append(_step(versions, vertices, writes, (vertex, following), why))
     return Finding(kind, None, "; ".join(told), tuple(sorted(lines)))
 
 
-def _step(
-    versions: Versions, vertices: _Vertices, vertex: int, following: int, why: str, one: Operation, other: Operation
-) -> str:
+def _step(versions: Versions, vertices: _Vertices, writes: _Writes, ends: tuple[int, int], why: str) -> str:
+    vertex, following = ends
+    one, other = vertices.operations[vertex], vertices.operations[following]
     if why == WR:
         value = next(v for _, _, vs in vertices.polled(following) for v in vs if vertices.of_value.get(v) == vertex)  # type: ignore[arg-type]
         return f"{one.process} sent {value} to {versions.writers[value][1].key}, {other.process} polled it"  # type: ignore[index]
     if why == WW:
-        for order in versions.orders.values():
-            for before, after in zip(order.values, order.values[1:], strict=False):
-                ends = (vertices.of_value.get(before), vertices.of_value.get(after))  # type: ignore[arg-type]
-                if ends == (vertex, following):
-                    key = versions.writers[after][1].key  # type: ignore[index]
-                    return f"{one.process}'s {before} lies before {other.process}'s {after} in key {key}"
+        before, after = writes.values[ends]
+        return f"{one.process}'s {before} lies before {other.process}'s {after} in key {versions.writers[after][1].key}"
     if why == PROCESS:
         return f"{one.process} went on"
     return f"{one.process}'s line {one.completed} was before {other.process}'s {other.invoked}"

@@ -1,8 +1,8 @@
 """What a group must never show: two owners, commits of the past, and offsets lost, moved back or passed over."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from tests.histories.analyser.versions import Finding, Versions
@@ -190,11 +190,32 @@ class _Passing(NamedTuple):
     part: int
 
 
-def _passes(commits: list[_Passing], offset: int) -> _Passing | None:
-    """Return the first commit that certainly passed an offset, else the last that may have."""
-    passing = [commit for commit in commits if commit.offset > offset]
-    certain = next((commit for commit in passing if commit.certain), None)
-    return certain or (passing[-1] if passing else None)
+class _Passes:
+    """Tells of an offset the first commit that certainly passed it, else the last that may have."""
+
+    def __init__(self, commits: Sequence[_Passing]) -> None:
+        self._first = _rising(commit for commit in commits if commit.certain)
+        self._last = _rising(reversed(commits))
+
+    def of(self, offset: int) -> _Passing | None:
+        for commits in (self._first, self._last):
+            place = bisect_right(commits, offset, key=_offset)
+            if place < len(commits):
+                return commits[place]
+        return None
+
+
+def _offset(commit: _Passing) -> int:
+    return commit.offset
+
+
+def _rising(commits: Iterable[_Passing]) -> list[_Passing]:
+    """Return those whose offset is above all before them."""
+    found: list[_Passing] = []
+    for commit in commits:
+        if not found or commit.offset > found[-1].offset:
+            found.append(commit)
+    return found
 
 
 def group_skips(versions: Versions) -> Iterator[Finding]:
@@ -223,12 +244,12 @@ def group_skips(versions: Versions) -> Iterator[Finding]:
             last.update({(operation.group, key): to or 0 for key, to in operation.value.items()})
     for (group, key), to in sorted(last.items(), key=str):
         order, mine = versions.order(key), polled[group, key]
-        commits = passing[group, key]
+        passes = _Passes(passing[group, key])
         for place in range(order.place_from(to)):
             value, offset = order.values[place], order.offsets[place]
             if value not in order.seen or value is None or versions.is_removed(order, value, offset):
                 continue
-            by = _passes(commits, offset)
+            by = passes.of(offset)
             if not any(
                 by is None or (number < by.part if name == by.operation else line < by.line)
                 for line, name, number in mine.get(value, ())
