@@ -185,17 +185,16 @@ def _aborted_transactions(segments: Segments, found: LogRead, upper: int) -> lis
     """Return those with records or their marker in what was read below ``upper``, by first offset (BRK-103, TXN-65)."""
     if not found.size_bytes:
         return []
-    start = found.start.offset
+    end: int | None = None
     overlapping: list[AbortedTransaction] = []
-    for aborted in _aborted_from(segments, start):
-        if aborted.last_offset >= start and aborted.first_offset < upper:
+    for aborted in _aborted_from(segments, found.start.offset):
+        if end is None:  # seldom: only now look where the read ends
+            end = min(upper, _end_offset(found))
+        if aborted.first_offset < end:
             overlapping.append(aborted)
-        if aborted.last_stable_offset >= upper:
+        if aborted.last_stable_offset >= end:  # all that began before it had ended by then
             break
-    if overlapping:  # seldom: only now look where the read ends
-        end = _end_offset(found)
-        return sorted((one for one in overlapping if one.first_offset < end), key=lambda one: one.first_offset)
-    return []
+    return sorted(overlapping, key=lambda one: one.first_offset)
 
 
 def _aborted_from(segments: Segments, start: int) -> Iterator[AbortedTransaction]:
@@ -204,7 +203,7 @@ def _aborted_from(segments: Segments, start: int) -> Iterator[AbortedTransaction
     Raises FileNotFoundError for a segment that is replaced meanwhile: a missing index would look like an empty one.
     """
     for segment in segments.from_offset(start):
-        yield from segment.aborted_transactions()
+        yield from segment.aborted_transactions(start)
         if segment.deleted:
             raise FileNotFoundError(f"{segment.transaction_index_path}: its segment was just replaced")
 

@@ -182,15 +182,15 @@ class Segment:
         """Yield (position, header) of the batches from position ``start`` on."""
         return scan_headers(self.file, start, self.size_bytes if end is None else end)
 
-    def aborted_transactions(self) -> Iterator[AbortedTransaction]:
-        """Yield those whose markers lie here, by the markers. Raises OSError.
+    def aborted_transactions(self, start: int = 0) -> Iterator[AbortedTransaction]:
+        """Yield those whose markers lie here, at ``start`` or after it, by the markers. Raises OSError.
 
         Most segments have none: only the first look is one at the disk, though a reader far behind asks all that follow.
         """
         if self._has_aborted is None:
             with self._lock:  # none is being noted
                 self._has_aborted = self.transaction_index_path.exists()
-        return read_aborted(self.transaction_index_path) if self._has_aborted else iter(())
+        return read_aborted(self.transaction_index_path, start) if self._has_aborted else iter(())
 
     def open_transaction_index(self) -> OpenTransactionIndex:
         """Open it to note one more. Under the lock. Raises OSError."""

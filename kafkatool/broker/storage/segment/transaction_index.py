@@ -5,6 +5,7 @@ Source: Kafka 1.1.1 log/TransactionIndex.scala.
 """
 
 import os
+from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
@@ -71,15 +72,22 @@ def sync_aborted(path: Path) -> bool:
     return True
 
 
-def read_aborted(path: Path) -> Iterator[AbortedTransaction]:
-    """Yield all entries; none without the file. Raises OSError."""
+def read_aborted(path: Path, start: int = 0) -> Iterator[AbortedTransaction]:
+    """Yield the entries of markers at ``start`` or after it; none without the file. Raises OSError."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return
-    yield from _entries(data)
+    yield from _entries(data, start)
 
 
-def _entries(data: bytes) -> Iterator[AbortedTransaction]:
-    for _, *fields in _ENTRY.iter_unpack(data[: len(data) // _ENTRY.size * _ENTRY.size]):
+def _entries(data: bytes, start: int = 0) -> Iterator[AbortedTransaction]:
+    """Yield what is whole, from ``start`` on: markers lie in the order of their offsets."""
+
+    def last_offset(number: int) -> int:
+        return AbortedTransaction(*_ENTRY.unpack_from(data, number * _ENTRY.size)[1:]).last_offset
+
+    count = len(data) // _ENTRY.size
+    first = bisect_left(range(count), start, key=last_offset) if start else 0
+    for _, *fields in _ENTRY.iter_unpack(memoryview(data)[first * _ENTRY.size : count * _ENTRY.size]):
         yield AbortedTransaction(*fields)

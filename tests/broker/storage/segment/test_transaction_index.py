@@ -13,6 +13,7 @@ from kafkatool.broker.storage.batches.transaction_markers import (
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.segment import segment
 from kafkatool.broker.storage.segment.transaction_index import AbortedTransaction, read_aborted
+from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.records.batches import iter_batches
 from tests.broker.storage.batch_builders import batch, marker
 from tests.broker.storage.compaction.compacting import clean, compacted_log, roll
@@ -131,10 +132,10 @@ def test_a_segment_replaced_while_its_aborts_are_looked_up_is_looked_at_anew(
     found = log.read(2, 1 << 20, 6, min_one_batch=True)
     asked: list[Path] = []
 
-    def too_late(path: Path) -> Iterator[AbortedTransaction]:
+    def too_late(path: Path, start: int) -> Iterator[AbortedTransaction]:
         asked.append(path)
         if len(asked) > 1:
-            return read_aborted(path)
+            return read_aborted(path, start)
         clean(log)
         return iter(())  # the file had another name already
 
@@ -167,6 +168,34 @@ def test_readers_far_behind_look_once_at_a_segment_in_which_nothing_was_aborted(
     log.append_as_follower(memoryview(transaction + marker(commit=False, producer=(1, 0), base_offset=5)))
     found = log.read(4, 1 << 20, 6, min_one_batch=True)
     assert [a.first_offset for a in log.aborted_transactions(found, 6)] == [4]
+
+
+@pytest.mark.spec("BRK-103", "TXN-65")
+def test_a_read_looks_no_further_than_where_all_that_it_could_hold_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = make_log(tmp_path)
+    for number in range(20):
+        transaction = batch(1, base_offset=2 * number, producer=(1, 0, number), attributes=_TRANSACTIONAL)
+        log.append_as_follower(
+            memoryview(transaction + marker(commit=False, producer=(1, 0), base_offset=2 * number + 1))
+        )
+    entries = list(read_aborted(tmp_path / _INDEX))
+    taken: list[int] = []
+
+    def noted(path: Path, start: int) -> Iterator[AbortedTransaction]:
+        for one in read_aborted(path, start):
+            taken.append(one.first_offset)
+            yield one
+
+    monkeypatch.setattr(segment, "read_aborted", noted)
+    found = log.read(20, 400, 40, min_one_batch=True)
+    assert isinstance(found.records, FileRegion)
+    end = max(header.next_offset for _, header in iter_batches(found.records.read()))
+    assert 22 < end < 30
+    assert log.aborted_transactions(found, 40) == [one for one in entries if 20 <= one.first_offset < end]
+    assert taken[0] == 20
+    assert taken[-1] <= end
 
 
 @pytest.mark.spec("BRK-153")
