@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -60,8 +60,9 @@ class Browser:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._session = None  # asked of the browser, not of its page
         with contextlib.suppress(BrokenPipeError):  # it ends its own processes then, which still write to the profile
-            self._to.write(json.dumps({"id": self._number + 1, "method": "Browser.close"}).encode() + b"\0")
+            self._send("Browser.close", {})
         try:
             self._process.wait(_CLOSING_S)
         except subprocess.TimeoutExpired:
@@ -74,11 +75,7 @@ class Browser:
 
     def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Return a command's answer, and keep the events that come before it."""
-        self._number += 1
-        message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
-        if self._session:
-            message["sessionId"] = self._session
-        self._to.write(json.dumps(message).encode() + b"\0")
+        self._send(method, parameters)
         for told in self._messages():
             if told.get("id") == self._number:
                 assert "error" not in told, told
@@ -86,6 +83,13 @@ class Browser:
                 return result
             self.events.append(told)
         raise AssertionError(f"the browser ended before it answered {method}")
+
+    def _send(self, method: str, parameters: Mapping[str, Any]) -> None:
+        self._number += 1
+        message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
+        if self._session:
+            message["sessionId"] = self._session
+        self._to.write(json.dumps(message).encode() + b"\0")
 
     def open(self, url: str, *, width: int, height: int, mobile: bool = False, dark: bool = False) -> None:
         """Loads a page in a window of that size; returns when it is loaded."""

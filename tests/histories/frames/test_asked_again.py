@@ -26,6 +26,7 @@ _HELD_S = 0.3
 _LOOKED_S = 3.0
 _ATTEMPTS = 10  # one is of no use where the client stands still for half a second
 _PATIENCE_S = 60
+_TRIED = 0x021000FF  # librdkafka 2.16.0
 
 
 @pytest.fixture(params=["ours", pytest.param("2.8.2", marks=pytest.mark.slowest)])
@@ -75,7 +76,7 @@ def _read(stage: Stage, name: str) -> list[int]:
 
 @pytest.mark.spec("HIS-13")
 def test_librdkafka_goes_back_to_a_start_that_it_asks_for_once_more(stage: Stage) -> None:
-    if confluent_kafka.libversion()[0] > "2.16.0":
+    if confluent_kafka.libversion()[1] > _TRIED:
         pytest.skip("tried with librdkafka 2.16.0; a later one may be mended")
     for attempt in range(_ATTEMPTS):
         if (found := _read(stage, name := f"reader-{attempt}")) == _OFFSETS[1:] + _OFFSETS:

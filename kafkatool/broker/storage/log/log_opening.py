@@ -22,7 +22,7 @@ from kafkatool.broker.storage.producers.producer_snapshot import delete_snapshot
 from kafkatool.broker.storage.producers.producer_state import ProducerState
 from kafkatool.broker.storage.segment.segment import INDEX_SUFFIXES, LOG_SUFFIX, MAX_RELATIVE_OFFSET, Segment, file_name
 from kafkatool.broker.storage.segment.segments import Segments
-from kafkatool.broker.storage.segment.transaction_index import append_aborted, sync_aborted
+from kafkatool.broker.storage.segment.transaction_index import sync_aborted
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.records.batches import BatchHeader
 
@@ -193,7 +193,7 @@ def _observed(
             if header.partition_leader_epoch not in (-1, epochs.epoch_at(header.base_offset)):
                 epochs.learn(header.partition_leader_epoch, header.base_offset)
             if aborted := replay_batch(state, segment, position, header):
-                append_aborted(segment.transaction_index_path, aborted)
+                segment.note_aborted(aborted)
         yield position, header
 
 

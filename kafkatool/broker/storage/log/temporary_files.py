@@ -18,7 +18,6 @@ from kafkatool.broker.storage.segment.segment import (
     file_name,
 )
 from kafkatool.broker.storage.segment.segment_swap import CLEANED_SUFFIX, SWAP_SUFFIX
-from kafkatool.broker.storage.segment.transaction_index import append_aborted
 
 _TEMPORARY = (DELETED_SUFFIX, FRESH_SUFFIX, CLEANED_SUFFIX, SNAPSHOT_SUFFIX + ".tmp")
 _UNFINISHED = (*_TEMPORARY, SWAP_SUFFIX)
@@ -73,7 +72,7 @@ def _note_aborted(segment: Segment) -> None:
     state = ProducerState()
     for position, header in segment.headers():
         if aborted := replay_batch(state, segment, position, header):
-            append_aborted(segment.transaction_index_path, aborted)
+            segment.note_aborted(aborted)
 
 
 def _remove(directory: Path, name: str, sizes: dict[str, int]) -> None:

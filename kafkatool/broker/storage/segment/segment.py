@@ -193,9 +193,15 @@ class Segment:
         return read_aborted(self.transaction_index_path, start) if self._has_aborted else iter(())
 
     def open_transaction_index(self) -> OpenTransactionIndex:
-        """Open it to note one more. Under the lock. Raises OSError."""
+        """Open it to note one more, or to cut it. Under the lock, or before others know of the segment. Raises OSError."""
         self._has_aborted = True
         return OpenTransactionIndex(self.transaction_index_path)
+
+    def note_aborted(self, aborted: AbortedTransaction) -> None:
+        """Note one whose marker lies here; the index is made with the first. Raises OSError."""
+        index = self.open_transaction_index()
+        index.append(aborted)
+        index.close()
 
     def region(self, position: int, size_bytes: int) -> FileRegion:
         """Return a stretch of the file, to be sent."""
@@ -290,7 +296,7 @@ class Segment:
         for position, header in self.headers(found[0]):
             offset = min(offset, self._first_offset(position, header))
             break
-        index = OpenTransactionIndex(self.transaction_index_path) if self.transaction_index_path.exists() else None
+        index = self.open_transaction_index() if self.transaction_index_path.exists() else None
         if index is not None:
             index.load()
         return Cut(offset, found[0], index)

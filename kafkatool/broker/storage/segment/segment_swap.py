@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kafkatool.broker.storage.checkpoint import opened_directory
 from kafkatool.broker.storage.segment.segment import INDEX_SUFFIXES, LOG_SUFFIX, Segment, file_name
-from kafkatool.broker.storage.segment.transaction_index import AbortedTransaction, append_aborted
+from kafkatool.broker.storage.segment.transaction_index import AbortedTransaction
 from kafkatool.core.protocol.codec.types import Buffer
 from kafkatool.core.protocol.records.batches import read_header
 
@@ -62,10 +62,7 @@ class SegmentCopy:
         """Bring everything to the disk; the file says it was written at ``modified_ms``. Raises OSError."""
         self._write()
         for one in self.aborted:
-            append_aborted(self._segment.transaction_index_path, one)
-        if self.aborted:
-            with self._segment.transaction_index_path.open("rb") as file:
-                os.fsync(file.fileno())
+            self._segment.note_aborted(one)
         os.utime(self._segment.file.fileno(), ns=(int(modified_ms * 1e6),) * 2)
         self._segment.seal()
         self._segment.flush()

@@ -52,13 +52,6 @@ class OpenTransactionIndex:
                 self._path.unlink(missing_ok=True)
 
 
-def append_aborted(path: Path, aborted: AbortedTransaction) -> None:
-    """Add an entry; the file is made with the first. Raises OSError."""
-    index = OpenTransactionIndex(path)
-    index.append(aborted)
-    index.close()
-
-
 def sync_aborted(path: Path) -> bool:
     """Bring all entries to the disk; return whether there are any. Raises OSError.
 
