@@ -5,6 +5,7 @@ Jars are kept in $KAFKA_PEER_HOME, else ~/.cache/kafkatool-compat, one directory
 """
 
 import base64
+import gc
 import os
 import re
 import shutil
@@ -116,6 +117,7 @@ class RealKafka:
 
     def stop(self) -> None:
         """Kill everything: nothing under the directory is kept."""
+        gc.collect()  # clients in cycles (a CliRunner's result holds its test's frame) would seek the dead cluster on
         for process in self._processes.values():
             process.kill()
             process.wait(STOP_TIMEOUT_S)
