@@ -1,12 +1,16 @@
 """What moves, as the controller tells it: every partition with replicas to add or to remove, whoever began it (ADM-19)."""
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafkatool.core.client.cluster import ClusterClient
 from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.protocol.messages import list_partition_reassignments as listing
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
+
+NAMED_AT_MOST: Final = 1000
+"""Partitions that are asked about by name. The controller looks each of them up, of all it looks at those alone that move:
+after a plan of 10,000 that is carried out there is nothing to send, to look up or to answer."""
 
 
 class Moving(NamedTuple):
@@ -37,25 +41,27 @@ def read_moves(
     """
     if not needed and not client.serves(listing.API):
         return {}
-    asked: dict[str, list[int]] = {}
-    for topic, partition in partitions or ():
-        asked.setdefault(topic, []).append(partition)
-    topics = [listing.ListReassignmentsTopic(topic=t, partitions=p) for t, p in asked.items()]
-    request = listing.ListPartitionReassignmentsRequest(
-        timeout_ms=client.request_ms, topics=None if partitions is None else topics
-    )
+    wanted = None if partitions is None else frozenset(partitions)
+    topics = None
+    if wanted is not None and len(wanted) <= NAMED_AT_MOST:
+        named: dict[str, list[int]] = {}
+        for topic, partition in sorted(wanted):
+            named.setdefault(topic, []).append(partition)
+        topics = [listing.ListReassignmentsTopic(topic=t, partitions=p) for t, p in named.items()]
+    request = listing.ListPartitionReassignmentsRequest(timeout_ms=client.request_ms, topics=topics)
     answer = client.controller(
         listing.API, request, codes=lambda answer: [answer.error_code] if answer.error_code else []
     )
     if answer.error_code != ErrorCode.NONE:
         raise client.refusal(listing.API, answer.error_code, answer.error_message)
-    return {
+    told = {
         TopicPartition(t.topic, p.partition): Moving(
             tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
         )
         for t in answer.topics
         for p in t.partitions
     }
+    return told if wanted is None else {p: moving for p, moving in told.items() if p in wanted}
 
 
 def list_lines(moving: Mapping[TopicPartition, Moving]) -> list[str]:
