@@ -1,5 +1,6 @@
 """One broker of the simulation: its partitions and logs are the product's, its life and its wires are played."""
 
+import shutil
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -193,6 +194,8 @@ class Broker:
     """It brings nothing to the disk unless it is told to."""
     stalled: Sequence[int] = ()
     """Partitions of which followers get no answer, over connections of their own; others are heard."""
+    taken: Callable[["Produced"], bool] | None = None
+    """Tells of each request to produce whether it is taken on its way, and not served."""
     partitions: dict[int, Partition] = field(default_factory=dict)
     commands: deque[LeaderAndIsrPartition | UpdateMetadataRequest] = field(default_factory=deque)
     requests: deque[Callable[[], object]] = field(default_factory=deque)
@@ -228,32 +231,46 @@ class Broker:
                 (self.directory / f"t-{key}").mkdir(parents=True)
             self.disk.settle(self.directory)
         for key in PARTITIONS:
-            checkpoint = self._checkpoints.get(key, Checkpoint())
-            log = open_log(
-                self.directory / f"t-{key}",
-                partition_of(key),
-                self._config_of(key),
-                replace(Later().services(), on_recovery_point_lowered=partial(self._lower_recovery_point, key)),
-                clean=clean,
-                recovery_point=checkpoint.recovery_point,
-                log_start_offset=checkpoint.log_start,
-            )
-            self.partitions[key] = Partition(
-                partition_of(key),
-                self.id,
-                log,
-                lag_time_max_ms=LAG_MS,
-                clock_ms=self.clock,
-                high_watermark=checkpoint.high_watermark,
-            )
-            local.add(self.partitions[key])
+            self._open(key, clean=clean)
         self.in_sync_writer = IsrWriter(self.zookeeper, self._scheduler, lambda _: None, lambda _: None)
         unlimited = ReplicationQuota(self.id, lambda _: (), RateWindow(1, 1000, self.clock))
         self._fetches = Fetches(local, self._delayed, self.in_sync_writer, unlimited)
         self._cleans_at = self.clock() + _CLEANS_MS
         self._cleaner = LogCleaner(broker_config(), lambda: [self.partitions[key].log for key in KEYS])
         self._steps = Follow(broker_config(), self, lambda _: None)  # type: ignore[arg-type]
-        self.alive, self.frozen, self.lazy, self.stalled = True, False, False, ()
+        self.alive, self.frozen, self.lazy, self.stalled, self.taken = True, False, False, (), None
+
+    def _open(self, key: int, *, clean: bool) -> None:
+        checkpoint = self._checkpoints.get(key, Checkpoint())
+        log = open_log(
+            self.directory / f"t-{key}",
+            partition_of(key),
+            self._config_of(key),
+            replace(Later().services(), on_recovery_point_lowered=partial(self._lower_recovery_point, key)),
+            clean=clean,
+            recovery_point=checkpoint.recovery_point,
+            log_start_offset=checkpoint.log_start,
+        )
+        self.partitions[key] = Partition(
+            partition_of(key),
+            self.id,
+            log,
+            lag_time_max_ms=LAG_MS,
+            clock_ms=self.clock,
+            high_watermark=checkpoint.high_watermark,
+        )
+        self._local.add(self.partitions[key])
+
+    def begin_anew(self, key: int) -> None:
+        """Delete its replica and make an empty one, as one that is moved away and comes back."""
+        self.partitions[key].log.abandon()
+        shutil.rmtree(self.directory / f"t-{key}")
+        (self.directory / f"t-{key}").mkdir()
+        self.disk.settle(self.directory / f"t-{key}")
+        for held in (self._follows, self._answers, self._checkpoints):
+            held.pop(key, None)
+        self._local.remove(partition_of(key))
+        self._open(key, clean=True)
 
     def _config_of(self, key: int) -> LogConfig:
         if self.compacted and key in KEYS:
@@ -447,6 +464,11 @@ class Broker:
         raise LookupRefusedError(f"{partition}: no answer")
 
     def produce(self, sent: Produced) -> None:
+        """Serve a produce request, unless somebody has taken it."""
+        if self.taken is None or not self.taken(sent):
+            self.serve(sent)
+
+    def serve(self, sent: Produced) -> None:
         """Serve a produce request, whose answer comes when its batch is replicated."""
         tp = partition_of(sent.key)
         entries = {tp: bytearray(sent.data)}

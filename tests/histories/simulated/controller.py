@@ -37,7 +37,7 @@ class Controller:
             assert chosen is not None  # all are live
             state = LeaderAndIsr(chosen.leader, 0, chosen.isr, _EPOCH)
             self._zookeeper.create(self._path(key), PartitionStateZnode.encode(state), make_parents=True)
-            self._tell(key)
+            self.tell(key)
         self._tell_metadata()
 
     def state(self, key: int) -> tuple[LeaderAndIsr, int]:
@@ -68,7 +68,7 @@ class Controller:
         for key in PARTITIONS:
             state, _ = self.state(key)
             if state.leader is not None or not self._elect(key, state):
-                self._tell(key, (broker,))
+                self.tell(key, (broker,))
         self._tell_metadata()
 
     def move(self, key: int, to: int) -> None:
@@ -77,6 +77,12 @@ class Controller:
         if to in state.isr and to in self.live and state.leader is not None:
             self._write(key, LeaderAndIsr(to, state.leader_epoch + 1, state.isr, _EPOCH))
             self._tell_metadata()
+
+    def take_out(self, key: int, broker: int) -> None:
+        """Take a follower out of the in-sync set, as its replica is moved away."""
+        changed = without_replicas(self.state(key)[0], {broker}, _EPOCH)
+        if changed is not None:
+            self._write(key, changed)
 
     def _elect(self, key: int, state: LeaderAndIsr) -> bool:
         chosen = elect_offline(state, replicas_of(key), self.live, unclean_allowed=False)
@@ -87,9 +93,10 @@ class Controller:
     def _write(self, key: int, state: LeaderAndIsr) -> None:
         _, version = self.state(key)
         self._zookeeper.commit_many([[SetData(self._path(key), PartitionStateZnode.encode(state), version)]])
-        self._tell(key)
+        self.tell(key)
 
-    def _tell(self, key: int, brokers: tuple[int, ...] = BROKERS) -> None:
+    def tell(self, key: int, brokers: tuple[int, ...] = BROKERS) -> None:
+        """Tell these brokers who leads and who follows."""
         state, version = self.state(key)
         leader = -1 if state.leader is None else state.leader
         for broker in brokers:

@@ -9,6 +9,7 @@ from typing import Final
 from tests.broker.replication.world import Clock
 from tests.histories.simulated.brokers import BROKERS, KEYS, LAG_MS, PARTITIONS, READ, Broker, Wires
 from tests.histories.simulated.controller import Controller
+from tests.histories.simulated.late_repeat import LateRepeat
 from tests.histories.simulated.windows import STALLED_MS, Stage, Windows
 
 SESSION_MS: Final = 250.0
@@ -33,7 +34,7 @@ KINDS: Final = (
     "move", "stop", "tear", "power", "alone",
 )  # fmt: skip
 
-ASKED_FOR: Final = ("away", "twice", "garbled", "aborted", "early", "delete")
+ASKED_FOR: Final = ("away", "twice", "garbled", "aborted", "early", "delete", "repeat")
 """Kinds that a run has only if it asks for them: each opens one window, at the cost of others."""
 
 
@@ -155,6 +156,11 @@ class Faults(Stage):
                 return
             case "early":
                 self._windows.remove_early(broker)
+                return
+            case "repeat":
+                led = self.led_by(broker)
+                if led and broker.taken is None and self.are_all_well():
+                    LateRepeat(self, broker, self.chance.choice(led)).begin()
                 return
             case "delete":
                 self._delete(self.chance.choice(KEYS))

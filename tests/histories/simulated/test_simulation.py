@@ -12,6 +12,7 @@ from kafkatool.broker.replication.following import follow
 from kafkatool.broker.replication.following.truncation import Truncation
 from kafkatool.broker.replication.leading.fetch_sessions import FetchPlan, FetchSessions
 from kafkatool.broker.security.principal import ANONYMOUS, Principal
+from kafkatool.broker.storage.compaction import compaction_round
 from kafkatool.broker.storage.log import log_reader
 from kafkatool.core.protocol.messages.fetch import FetchRequest
 from tests.histories.analyser.verdict import CLEAN
@@ -70,7 +71,7 @@ def test_clients_of_the_simulated_brokers_see_nothing_that_is_not_allowed(tmp_pa
 @pytest.mark.spec("HIS-45", "HIS-48")
 @pytest.mark.parametrize("kind", ASKED_FOR)
 def test_what_a_run_has_to_ask_for_shows_nothing_either(tmp_path: Path, kind: str) -> None:
-    verdict = run(tmp_path / "run", drawn(2, _OPERATIONS, [kind, "move"]))
+    verdict = run(tmp_path / "run", drawn(2, _OPERATIONS, [kind, "move"], compacted=kind == "repeat"))
     assert verdict.exit_code == CLEAN, list(verdict.lines())
 
 
@@ -149,3 +150,13 @@ def test_values_of_aborted_transactions_that_readers_are_not_told_of_are_found_o
 ) -> None:
     monkeypatch.setattr(log_reader, "_aborted_transactions", lambda *_: [])
     assert "G1a" in {anomaly.kind for anomaly in run(tmp_path / "run", drawn(1, _OPERATIONS)).unallowed}
+
+
+@pytest.mark.spec("HIS-48", "HIS-49")
+def test_a_repeat_of_a_batch_that_compaction_left_nothing_of_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction_round, "empty_batch", lambda _: None)
+    schedules = (drawn(seed, _OPERATIONS, ["repeat"], compacted=True) for seed in range(1, 20))
+    found = ({anomaly.kind for anomaly in run(tmp_path / "run", one).unallowed} for one in schedules)
+    assert next(kinds for kinds in found if kinds) == {"duplicate"}
