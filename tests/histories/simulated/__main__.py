@@ -18,7 +18,7 @@ from typing import NamedTuple
 from tests.histories.analyser.verdict import TOO_LITTLE, Verdict
 from tests.histories.simulated.faults import KINDS
 from tests.histories.simulated.shrinking import shrunk
-from tests.histories.simulated.simulation import Schedule, StalledError, drawn, run
+from tests.histories.simulated.simulation import PROCESSES, Schedule, StalledError, drawn, run
 
 
 class Judged(NamedTuple):
@@ -44,13 +44,16 @@ def main() -> int:
     parser.add_argument("--faults", default=",".join(KINDS), help="kinds of faults to draw from (%(default)s)")
     parser.add_argument("--compacted", action="store_true", help="keys are compacted")
     parser.add_argument("--jobs", type=int, default=1, help="histories at a time (%(default)s)")
+    parser.add_argument("--processes", type=int, default=PROCESSES, help="of each history (%(default)s)")
     parser.add_argument("--no-shrink", action="store_true", help="leave the schedule that fails as it is")
     parser.add_argument("--keep", type=Path, help="where to leave the history of each seed")
     given = parser.parse_args()
     first, _, last = given.seeds.partition("-")
     kinds = given.faults.split(",")
     seeds = range(int(first), int(last or first) + 1)
-    schedules = [drawn(seed, given.operations, kinds, compacted=given.compacted) for seed in seeds]
+    schedules = [
+        drawn(seed, given.operations, kinds, compacted=given.compacted, processes=given.processes) for seed in seeds
+    ]
     unjudged, cpu_s = 0, 0.0
     with tempfile.TemporaryDirectory(prefix="history-simulate-") as name:
         directory = given.keep or Path(name)

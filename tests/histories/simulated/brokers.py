@@ -69,12 +69,11 @@ PATIENCE_MS: Final = 600.0
 LAG_MS: Final = 200.0
 _FETCHED_BYTES: Final = 400  # two or three batches
 _LOGS: Final[dict[str, Any]] = {
-    "segment_bytes": "3000",
     "segment_ms": str(1 << 60),  # markers have the wall's time, values the simulation's
     "min_insync_replicas": "2",
     "retention_ms": "-1",
 }
-_INTERNAL_LOGS: Final = {**_LOGS, "segment_bytes": "30000"}
+_INTERNAL_SEGMENTS: Final = 10  # times as large
 _COMPACTED_LOGS: Final = {
     **_LOGS,
     "segment_bytes": "600",  # of which all but the last are cleaned
@@ -185,6 +184,7 @@ class Broker:
     chance: Random
     next_producer_id: Callable[[], int]
     disk: Disk
+    segment_bytes: int
     compacted: bool = False
     """So are the keys that clients write to as they like."""
     life: int = 0
@@ -275,7 +275,8 @@ class Broker:
     def _config_of(self, key: int) -> LogConfig:
         if self.compacted and key in KEYS:
             return log_config(**_COMPACTED_LOGS)
-        return log_config(**(_LOGS if key in READ else _INTERNAL_LOGS))
+        segment_bytes = self.segment_bytes if key in READ else self.segment_bytes * _INTERNAL_SEGMENTS
+        return log_config(**_LOGS, segment_bytes=str(segment_bytes))
 
     def _lower_recovery_point(self, key: int) -> None:
         known = self._checkpoints.get(key, Checkpoint())

@@ -39,8 +39,9 @@ _READER: Final = 1_000_000
 _WATCHER: Final = _READER - 1
 _SESSION_READER: Final = _READER - 2
 _DELETER: Final = _READER + 1  # and after it those that take over from it
+_SEGMENT_BYTES: Final = 3000
 _KINDS: Final = (Process, Member, Transactor, Transformer, Transactor, Member, Process, Transformer)
-
+PROCESSES: Final = len(_KINDS)
 
 P = TypeVar("P", bound=Process)
 
@@ -59,11 +60,23 @@ class Schedule:
     faults: tuple[Fault, ...]
     compacted: bool = False
 
+    @property
+    def segment_bytes(self) -> int:
+        """Return how large segments are: small, but no log has more than some hundred, all of which each start reads."""
+        return max(_SEGMENT_BYTES, self.operations)
 
-def drawn(seed: int, operations: int, kinds: Sequence[str] = KINDS, *, compacted: bool = False) -> Schedule:
+
+def drawn(
+    seed: int,
+    operations: int,
+    kinds: Sequence[str] = KINDS,
+    *,
+    compacted: bool = False,
+    processes: int = PROCESSES,
+) -> Schedule:
     """Draw the schedule of a seed, with faults of these kinds for as long as operations may last."""
     faults = draw_faults(Random(f"faults {seed}"), operations * 12, kinds)
-    return Schedule(seed, operations, len(_KINDS), faults, compacted)
+    return Schedule(seed, operations, processes, faults, compacted)
 
 
 class Simulation:
@@ -88,6 +101,7 @@ class Simulation:
                 Random(f"between {schedule.seed} {broker}"),
                 self._values.producer_id,
                 disk,
+                schedule.segment_bytes,
                 schedule.compacted,
             )
         for one in self._brokers.values():

@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from heapq import heappop, heappush
+from itertools import count
 from random import Random
 from typing import Final
 
@@ -39,16 +41,19 @@ class Stage:
         self.is_over = False
         self.brokers, self.controller, self.wires, self.chance = brokers, controller, wires, chance
         self._clock = clock
-        self._due: list[tuple[float, Callable[[], None]]] = []
+        self._due: list[tuple[float, int, Callable[[], None]]] = []  # a heap
+        self._order = count()
 
     def pass_ms(self) -> None:
-        """Do what is due by now."""
-        for entry in [entry for entry in self._due if entry[0] <= self._clock()]:
-            self._due.remove(entry)
-            entry[1]()
+        """Do what is due by now; what that makes due at once, it does the next time."""
+        due = []
+        while self._due and self._due[0][0] <= self._clock():
+            due.append(heappop(self._due)[2])
+        for what in due:
+            what()
 
     def later(self, ms: float, what: Callable[[], None]) -> None:
-        self._due.append((self._clock() + ms, what))
+        heappush(self._due, (self._clock() + ms, next(self._order), what))
 
     def when(
         self,
