@@ -109,7 +109,7 @@ def test_the_script_passes_on_what_the_checker_says(tmp_path: Path) -> None:
 
 @pytest.mark.spec("HIS-1")
 def test_the_analyser_imports_no_client_and_no_broker() -> None:
-    parts = ("versions", "reads", "sends", "atomic", "groups", "logs", "graph", "allowed", "verdict")
+    parts = ("versions", "reads", "sends", "atomic", "groups", "lags", "logs", "graph", "allowed", "verdict")
     analyser = ("history", *(f"analyser.{name}" for name in parts))
     imported = set[str]()
     for name in analyser:
@@ -275,7 +275,7 @@ def test_what_all_brokers_had_not_synced_when_their_power_was_cut_may_be_lost(
 def test_no_kind_is_left_out_of_those() -> None:
     sources = [
         (ROOT / "tests" / "histories" / "analyser" / f"{name}.py").read_text()
-        for name in ("logs", "atomic", "groups", "sends")
+        for name in ("lags", "logs", "atomic", "groups", "sends")
     ]
     found = {kind for source in sources for kind in re.findall(r'Finding\(\s*"([a-zA-Z0-9-]+)"', source)}
     found |= {f"{prefix}{kind}" for prefix in ("", "int-") for kind in ("nonmonotonic-poll", "poll-skip")}

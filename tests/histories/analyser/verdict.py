@@ -2,9 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from tests.histories.analyser import allowed, atomic, graph, groups, logs, reads, sends
+from tests.histories.analyser.lags import Lags, lags
 from tests.histories.analyser.versions import Finding, Versions
 from tests.histories.history import OK, RECORDS, History, collector_off
 
@@ -49,6 +51,7 @@ class Verdict(NamedTuple):
     anomalies: tuple[Anomaly, ...]
     counts: dict[str, int]
     too_little: str | None
+    lags: Lags
 
     @property
     def unallowed(self) -> tuple[Anomaly, ...]:
@@ -66,6 +69,7 @@ class Verdict(NamedTuple):
     def lines(self) -> Iterator[str]:
         """Yield the verdict in words, a line for each kind of anomaly."""
         yield "operations: " + ", ".join(f"{name} {count}" for name, count in sorted(self.counts.items()))
+        yield from self.lags.lines()
         for anomaly in self.anomalies:
             smallest = anomaly.smallest
             judged = "ANOMALY" if anomaly.allowed is None else f"allowed ({anomaly.allowed})"
@@ -86,7 +90,8 @@ class Verdict(NamedTuple):
             }
             for a in self.anomalies
         ]
-        return {"counts": self.counts, "too_little": self.too_little, "anomalies": anomalies}
+        waits = [{**one._asdict(), "lag": one.lag._asdict(), "stall": one.stall._asdict()} for one in self.lags.worst]
+        return {"counts": self.counts, "too_little": self.too_little, "anomalies": anomalies, "lags": waits}
 
 
 def judge(history: History) -> Verdict:
@@ -95,16 +100,16 @@ def judge(history: History) -> Verdict:
         versions = Versions(history)
         dark = _dark(history)
         found: dict[tuple[str, str | None], list[Finding]] = {}
-        for check in _CHECKS:
-            for finding in check(versions):
-                why = allowed.why_allowed(finding, history.header, dark)
-                found.setdefault((finding.kind, why), []).append(finding)
+        measured = lags(versions)
+        for finding in chain(*(check(versions) for check in _CHECKS), measured.stuck):
+            why = allowed.why_allowed(finding, history.header, dark)
+            found.setdefault((finding.kind, why), []).append(finding)
         anomalies = tuple(
             Anomaly(kind, why, tuple(findings))
             for (kind, why), findings in sorted(found.items(), key=lambda each: (each[0][0], each[0][1] or ""))
         )
         counts = Counter(f"{operation.f} {operation.type}" for operation in history.operations)
-        return Verdict(anomalies, dict(sorted(counts.items())), _too_little(versions))
+        return Verdict(anomalies, dict(sorted(counts.items())), _too_little(versions), measured)
 
 
 def _dark(history: History) -> int:

@@ -1,0 +1,182 @@
+"""How long consumers have not been given what was known to be there (HIS-34): figures, and a key that stays stuck."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from tests.histories.analyser.versions import Finding, Versions
+from tests.histories.history import ASSIGNING, FAIL, NEVER, History, Operation, Poll, Process, Send
+
+STALLED_NS: Final = 30 * 10**9
+QUIET_NS: Final = 60 * 10**9
+"""So long before a stall begins all faults must have ended."""
+_POLLING: Final = frozenset({"poll", "mixed", "txn"})
+_PAUSE_NS: Final = 5 * 10**9  # who does not poll for so long has not polled throughout
+
+
+class Wait(NamedTuple):
+    """What a poll was late by, and the line of its invocation."""
+
+    ns: int
+    line: int
+
+
+class Lag(NamedTuple):
+    """The worst of a process on a key.
+
+    ``lag``: since the next offset was known to exist. ``stall``: the same, but counted from when the process was assigned
+    the key or last polled a value of it, if that was later.
+    """
+
+    process: Process
+    key: int
+    lag: Wait
+    stall: Wait
+
+
+class Lags(NamedTuple):
+    """Of each process and key that waited at all; ``stuck``: what is no mere figure any more."""
+
+    worst: tuple[Lag, ...]
+    stuck: tuple[Finding, ...]
+
+    def lines(self) -> Iterator[str]:
+        """Yield the worst of all, if anybody waited."""
+        if self.worst:
+            lag, stall = max(self.worst, key=lambda one: one.lag.ns), max(self.worst, key=lambda one: one.stall.ns)
+            yield (
+                f"realtime-lag: at most {lag.lag.ns / 1e9:.1f} s, process {lag.process} of key {lag.key} "
+                f"[line {lag.lag.line}]; stall: at most {stall.stall.ns / 1e9:.1f} s, process {stall.process} of key "
+                f"{stall.key} [line {stall.stall.line}]"
+            )
+
+
+def _ns(wait: Wait) -> int:
+    return wait.ns
+
+
+class _Known:
+    """From when on the offsets of a key are known to exist: from the first operation that shows one or a higher one."""
+
+    def __init__(self, shown: Mapping[int, int], start: int) -> None:
+        self._start = start
+        self._offsets = sorted(shown)
+        self._times = [shown[offset] for offset in self._offsets]
+        for place in range(len(self._times) - 2, -1, -1):
+            self._times[place] = min(self._times[place], self._times[place + 1])
+
+    def since(self, offset: int) -> int:
+        """Return it for an offset; what lies below the log's start may have been deleted."""
+        place = bisect_left(self._offsets, max(offset, self._start))
+        return self._times[place] if place < len(self._times) else NEVER
+
+
+class _Reader:
+    """One process: the next offset of each key that it reads, and since when it has had a chance to get it."""
+
+    def __init__(self) -> None:
+        self.next: dict[int, int] = {}
+        self.since: dict[int, int] = {}
+        self.polls_since = self.polled = -NEVER
+        self.worst: dict[int, tuple[Wait, Wait]] = {}
+
+    def assign(self, operation: Operation) -> None:
+        """Begin the keys at their starts; one that it goes on with stays where it is. A group's begin when first polled."""
+        kept = {} if operation.from_start else self.next
+        keys = operation.value or ()
+        self.next = {key: kept.get(key, 0) for key in keys if operation.f == "assign" or key in kept}
+        self.since = dict.fromkeys(self.next, operation.time)
+
+    def take(self, operation: Operation) -> None:
+        """Move on behind what was polled, and away from what was taken."""
+        for event in operation.rebalance:
+            for key in event.keys:
+                self.next.pop(key, None)
+        for part in operation.parts:
+            if type(part) is Poll:
+                for key, (offsets, _) in part.runs.items():
+                    self.next[key] = max(offsets) + 1
+                    self.since[key] = operation.time
+
+    def look(self, operation: Operation, known: Mapping[int, _Known]) -> Iterator[tuple[int, int, Wait]]:
+        """Note what was there already when a poll was asked for; yield key, begin and length of each stall."""
+        asked = operation.time_invoked
+        if asked - self.polled > _PAUSE_NS:
+            self.polls_since = asked
+        self.polled = operation.time
+        for key, offset in self.next.items():
+            there = known[key].since(offset) if key in known else NEVER
+            if there >= asked:
+                continue
+            begun = max(there, self.since[key])
+            lag, stall = Wait(asked - there, operation.invoked), Wait(asked - begun, operation.invoked)
+            before = self.worst.get(key, (lag, stall))
+            self.worst[key] = max(before[0], lag, key=_ns), max(before[1], stall, key=_ns)
+            if self.polls_since <= begun + _PAUSE_NS:
+                yield key, begun, stall
+
+
+def lags(versions: Versions) -> Lags:
+    """Measure each poll against what was known when it was asked for."""
+    known = {key: _Known(shown, versions.order(key).start) for key, shown in _shown(versions).items()}
+    quiet = _Quiet(versions.history)
+    readers: dict[Process, _Reader] = {}
+    stuck: dict[int, tuple[Wait, Process]] = {}
+    for operation in versions.history.operations:
+        reader = readers.get(operation.process)
+        if reader is None:
+            reader = readers[operation.process] = _Reader()
+        if operation.f in ASSIGNING and operation.type != FAIL:
+            reader.assign(operation)
+        elif operation.f in _POLLING:
+            for key, begun, stall in reader.look(operation, known):
+                if stall.ns > STALLED_NS and quiet.between(begun - QUIET_NS, operation.time_invoked):
+                    stuck[key] = max(
+                        stuck.get(key, (Wait(0, 0), operation.process)), (stall, operation.process), key=_wait
+                    )
+            reader.take(operation)
+    worst = [Lag(who, key, *reader.worst[key]) for who, reader in readers.items() for key in sorted(reader.worst)]
+    findings = []
+    for key, (wait, who) in sorted(stuck.items()):
+        text = f"process {who} polled for {wait.ns / 1e9:.0f} s and got nothing of key {key}"
+        findings.append(Finding("stuck", key, text, (wait.line,)))
+    return Lags(tuple(worst), tuple(findings))
+
+
+def _wait(found: tuple[Wait, Process]) -> Wait:
+    return found[0]
+
+
+def _shown(versions: Versions) -> dict[int, dict[int, int]]:
+    """Return for each key what was shown at first when: the highest offset alone of each run."""
+    shown: dict[int, dict[int, int]] = {}
+    for operation in versions.history.operations:
+        for part in operation.parts:
+            if type(part) is Poll:
+                for key, (offsets, _) in part.runs.items():
+                    shown.setdefault(key, {}).setdefault(max(offsets), operation.time)
+            elif type(part) is Send and part.offset is not None and versions.is_proven(operation, part):
+                shown.setdefault(part.key, {}).setdefault(part.offset, operation.time)
+    return shown
+
+
+class _Quiet:
+    """When no fault was under way. One whose end is not told has none."""
+
+    def __init__(self, history: History) -> None:
+        begun: dict[str, int] = {}
+        spans = []
+        for line in history.faults:
+            at = history.times[line["index"]]
+            for fault in line["value"]["faults"]:
+                if line["value"]["begins"]:
+                    begun.setdefault(fault, at)
+                else:
+                    spans.append((begun.pop(fault, at), at))
+        spans += [(at, NEVER) for at in begun.values()]
+        self._begins = sorted(at for at, _ in spans)
+        self._ends = sorted(at for _, at in spans)
+
+    def between(self, start: int, end: int) -> bool:
+        """Tell whether all that began before ``end`` was over at ``start``."""
+        return bisect_left(self._begins, end) == bisect_right(self._ends, start)

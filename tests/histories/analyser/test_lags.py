@@ -1,0 +1,113 @@
+"""How long consumers waited for what was known to be there, by histories of some lines."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.histories.analyser.lags import Lag, Wait, lags
+from tests.histories.analyser.notation import history, lines
+from tests.histories.analyser.verdict import judge
+from tests.histories.analyser.versions import Versions
+from tests.histories.history import History, read
+
+X, Y = 0, 1
+REVOKED = {2: {"rebalance": [{"what": "revoked", "keys": [X], "generation": 1, "time": 0}]}}
+
+
+@pytest.mark.spec("HIS-34")
+@pytest.mark.parametrize(
+    ("text", "extras", "lag", "stall"),
+    [
+        ("0 assign x ; 1 s x=a@0 ; 0 p ; 0 p x:a@0 ; 1 s x=b@1 ; 0 p x:b@1", {}, (3000, 6), (3000, 6)),
+        ("1 s x=a@0 ; 0 assign x ; 0 p x:a@0", {}, (3000, 4), (1000, 4)),
+        ("0 assign x ; 1 s x=b@7 ; 1 s x=a@0 ; 0 p x:a@0,b@7", {}, (3000, 6), (3000, 6)),
+        ("0 assign x ; 1 p x:a@0 ; 0 p", {}, (1000, 6), (1000, 6)),
+        ("0 assign x ; 1 s x=a@0 ; 1 s x=b@1 ; 0 p x:a@0 ; 0 p", {}, (3000, 6), (3000, 6)),
+        ("0 assign x ; 1 [s x=a@0] ; 0 p", {}, (1000, 4), (1000, 4)),
+        ("0 assign x ; 1i s x=a@? ; 0 p ; 0 p x:a@0 ; 0 p", {}, None, None),
+        ("0 assign x ; 1f [s x=a@0] ; 0 p", {}, None, None),
+        ("0 assign x ; 1 s x=a@0 ; 0 p ; 1 ends x:1..1", {}, None, None),
+        ("0 assign x ; 1 s y=a@0 ; 0 p", {}, None, None),
+        ("0 subscribe x ; 1 s x=a@0 ; 0 p", {}, None, None),
+        ("0 subscribe x ; 1 s x=a@0 ; 0 p x:a@0 ; 1 s x=b@1 ; 0 p", {}, (1000, 8), (1000, 8)),
+        ("0 assign x ; 1 s x=a@0 ; 0 p ; 0 p", REVOKED, (1000, 4), (1000, 4)),
+        ("0 assign x ; 0 p ; 1 s x=a@0", {}, None, None),
+    ],
+    ids=[
+        *("from when it was shown", "newly assigned", "by a higher one", "shown by a poll", "behind what was polled"),
+        *(
+            "of a transaction",
+            "of unknown outcome",
+            "aborted",
+            "deleted",
+            "another key",
+            "a group's before it is polled",
+        ),
+        *("a group's afterwards", "revoked", "not there yet"),
+    ],
+)
+def test_a_poll_lags_by_the_time_that_the_next_offset_has_been_known(
+    text: str, extras: Mapping[int, Mapping[str, Any]], lag: tuple[int, int] | None, stall: tuple[int, int] | None
+) -> None:
+    expected = () if lag is None or stall is None else (Lag(0, X, Wait(*lag), Wait(*stall)),)
+    assert [one for one in lags(Versions(history(text, extras))).worst if one.process == 0] == list(expected)
+
+
+@pytest.mark.spec("HIS-34", "HIS-4")
+def test_the_worst_of_all_is_a_line_and_each_process_and_key_a_figure_in_the_document() -> None:
+    verdict = judge(history("0 assign x y ; 1 s x=a@0 ; 2 s y=b@0 ; 0 p x:a@0 ; 0 p y:b@0"))
+    assert list(verdict.lines())[1] == (
+        "realtime-lag: at most 0.0 s, process 0 of key 0 [line 6]; stall: at most 0.0 s, process 0 of key 0 [line 6]"
+    )
+    assert verdict.document()["lags"] == [
+        {"process": 0, "key": X, "lag": {"ns": 3000, "line": 6}, "stall": {"ns": 3000, "line": 6}},
+        {"process": 0, "key": Y, "lag": {"ns": 3000, "line": 8}, "stall": {"ns": 3000, "line": 8}},
+    ]
+
+
+POLLS = " ; 0 p"  # 4 s each
+
+
+def slow(text: str, faults: Mapping[int, bool]) -> History:
+    """Read a history of which each line takes 2 s; ``faults``: line before which one begins (or, False, ends)."""
+    told: list[dict[str, Any]] = []
+    for number, line in enumerate(lines(text)):
+        entry = orjson.loads(line)
+        if number in faults:
+            told.append(
+                {"process": "n", "type": "info", "f": "fault", "value": {"begins": faults[number], "faults": ["k"]}}
+            )
+        told.append(entry)
+    for index, entry in enumerate(told[1:]):
+        entry |= {"index": index, "time": index * 2 * 10**9}
+    return read([orjson.dumps(entry) + b"\n" for entry in told])
+
+
+@pytest.mark.spec("HIS-34", "HIS-27")
+@pytest.mark.parametrize(
+    ("text", "faults", "stuck"),
+    [
+        ("0 assign x ; 1 s x=a@0" + POLLS * 9, {}, True),
+        ("0 assign x ; 1 s x=a@0" + POLLS * 8, {}, False),
+        ("0 assign x ; 1 s x=a@0" + POLLS * 4 + " ; 0 p x:a@0" + POLLS * 9, {}, False),
+        ("0 assign x ; 1 s x=a@0" + POLLS * 6 + " ; 1 s y=b@0 ; 1 s y=c@1" + POLLS * 6, {}, False),
+        ("1 s x=a@0" + " ; 1 p" * 9 + " ; 0 assign x" + POLLS * 6, {}, False),
+        ("0 assign x" + POLLS * 20 + " ; 1 s x=a@0" + POLLS * 9, {1: True, 3: False}, True),
+        ("0 assign x" + POLLS * 10 + " ; 1 s x=a@0" + POLLS * 9, {1: True, 3: False}, False),
+        ("0 assign x" + POLLS * 20 + " ; 1 s x=a@0" + POLLS * 9, {50: True}, False),
+        ("0 assign x" + POLLS * 20 + " ; 1 s x=a@0" + POLLS * 9, {1: True}, False),
+    ],
+    ids=[
+        *("stuck", "not for so long", "it went on", "did not poll throughout", "newly assigned", "long after a fault"),
+        *("soon after one", "amid one", "one that has not ended"),
+    ],
+)
+def test_who_polls_for_half_a_minute_long_after_all_faults_and_gets_nothing_is_stuck(
+    text: str, faults: Mapping[int, bool], stuck: bool
+) -> None:
+    found = [f for f in lags(Versions(slow(text, faults))).stuck if f.key == X]
+    assert [f.kind for f in found] == ["stuck"] * stuck
+    kinds = {anomaly.kind for anomaly in judge(slow(text, faults)).unallowed}
+    assert ("stuck" in kinds) == stuck
