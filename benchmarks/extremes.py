@@ -87,6 +87,7 @@ def main() -> None:
     )
     parser.add_argument("--lines", type=int, nargs="*", default=[1_000_000], metavar="N", help="of one second")
     parser.add_argument("--files", type=int, nargs="*", default=[100_000], metavar="N")
+    parser.add_argument("--only", default="", metavar="WORD", help="only the commands with that word, as report")
     parser.add_argument("--directory", type=Path, help="where the logs are made (default: TMPDIR)")
     options = parser.parse_args()
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what a killed JVM leaves is ours to wait for
@@ -110,7 +111,8 @@ def main() -> None:
             with tempfile.TemporaryDirectory(prefix="kafkatool-extremes-", dir=options.directory) as name:
                 (logs := Path(name) / "logs").mkdir()
                 make(logs, size)
-                measure(Path(name), commands, title % f"{size:,}")
+                wanted = {command: rest for command, rest in commands.items() if options.only in command}
+                measure(Path(name), wanted, title % f"{size:,}")
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ _SHIPPED: dict[str, Workers] = {}
 def _workers(spark: Any) -> Workers:
     application = spark.sparkContext.applicationId
     if application not in _SHIPPED:
-        directory = Path(tempfile.mkdtemp(prefix="kt-logs-"))
+        directory = Path(tempfile.mkdtemp(prefix="kt-code-"))
         atexit.register(shutil.rmtree, directory, ignore_errors=True)  # Spark serves what it is to send from there
         _SHIPPED[application] = Workers(_Session(spark), directory)
     return _SHIPPED[application]
