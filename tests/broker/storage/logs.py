@@ -56,9 +56,12 @@ class Later:
         )
 
 
+_OF_OPENING = ("recovery_point", "log_start_offset", "may_lack_data")
+
+
 def make_log(directory: Path, later: Later | None = None, *, clean: bool = False, **options: Any) -> Log:
     """Open or create a log; names with a topic config are overrides, the rest goes to ``open_log``."""
-    opening = {name: options.pop(name) for name in ("recovery_point", "log_start_offset") if name in options}
+    opening = {name: options.pop(name) for name in _OF_OPENING if name in options}
     directory.mkdir(exist_ok=True)
     services = (later or Later()).services()
     return open_log(directory, PARTITION, log_config(**options), services, clean=clean, **opening)

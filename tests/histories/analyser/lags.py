@@ -1,15 +1,15 @@
 """How long consumers have not been given what was known to be there (HIS-34): figures, and a key that stays stuck."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from tests.histories.analyser.versions import Finding, Versions
-from tests.histories.history import ASSIGNING, FAIL, NEVER, History, Operation, Poll, Process, Send
+from tests.histories.history import ASSIGNING, FAIL, NEVER, OK, History, Operation, Poll, Process, Send
 
 STALLED_NS: Final = 30 * 10**9
 QUIET_NS: Final = 60 * 10**9
-"""So long before a stall begins all faults must have ended."""
+"""So long before a stall all faults must have ended. The simulation does not tell that of its own: it has figures alone."""
 _POLLING: Final = frozenset({"poll", "mixed", "txn"})
 _PAUSE_NS: Final = 5 * 10**9  # who does not poll for so long has not polled throughout
 
@@ -66,58 +66,69 @@ class _Known:
             self._times[place] = min(self._times[place], self._times[place + 1])
 
     def since(self, offset: int) -> int:
-        """Return it for an offset; what lies below the log's start may have been deleted."""
+        """Return from when on an offset is known; one below the log's start may have been deleted: the start, then."""
         place = bisect_left(self._offsets, max(offset, self._start))
         return self._times[place] if place < len(self._times) else NEVER
 
 
 class _Reader:
-    """One process: the next offset of each key that it reads, and since when it has had a chance to get it."""
+    """One process: from when on the next offset of each key is known, and since when it has had a chance to get it."""
 
-    def __init__(self) -> None:
-        self.next: dict[int, int] = {}
-        self.since: dict[int, int] = {}
-        self.polls_since = self.polled = -NEVER
+    def __init__(self, known: Mapping[int, _Known]) -> None:
+        self._known = known
+        self._there: dict[int, int] = {}
+        self._since: dict[int, int] = {}
+        self._polls_since = self._polled = -NEVER
         self.worst: dict[int, tuple[Wait, Wait]] = {}
 
     def assign(self, operation: Operation) -> None:
         """Begin the keys at their starts; one that it goes on with stays where it is. A group's begin when first polled."""
-        kept = {} if operation.from_start else self.next
-        keys = operation.value or ()
-        self.next = {key: kept.get(key, 0) for key in keys if operation.f == "assign" or key in kept}
-        self.since = dict.fromkeys(self.next, operation.time)
+        kept = {} if operation.from_start else self._there
+        keys = [key for key in operation.value or () if operation.f == "assign" or key in kept]
+        self._there = {key: kept[key] if key in kept else self._when(key, 0) for key in keys}
+        self._since = dict.fromkeys(keys, operation.time)
 
-    def take(self, operation: Operation) -> None:
-        """Move on behind what was polled, and away from what was taken."""
-        for event in operation.rebalance:
-            for key in event.keys:
-                self.next.pop(key, None)
-        for part in operation.parts:
-            if type(part) is Poll:
-                for key, (offsets, _) in part.runs.items():
-                    self.next[key] = max(offsets) + 1
-                    self.since[key] = operation.time
+    def _when(self, key: int, offset: int) -> int:
+        return self._known[key].since(offset) if key in self._known else NEVER
 
-    def look(self, operation: Operation, known: Mapping[int, _Known]) -> Iterator[tuple[int, int, Wait]]:
+    def look(self, operation: Operation) -> Iterator[tuple[int, int, Wait]]:
         """Note what was there already when a poll was asked for; yield key, begin and length of each stall."""
         asked = operation.time_invoked
-        if asked - self.polled > _PAUSE_NS:
-            self.polls_since = asked
-        self.polled = operation.time
-        for key, offset in self.next.items():
-            there = known[key].since(offset) if key in known else NEVER
+        if asked - self._polled > _PAUSE_NS:
+            self._polls_since = asked
+        for key, there in self._there.items():
             if there >= asked:
                 continue
-            begun = max(there, self.since[key])
+            begun = max(there, self._since[key])
             lag, stall = Wait(asked - there, operation.invoked), Wait(asked - begun, operation.invoked)
             before = self.worst.get(key, (lag, stall))
             self.worst[key] = max(before[0], lag, key=_ns), max(before[1], stall, key=_ns)
-            if self.polls_since <= begun + _PAUSE_NS:
+            if self._polls_since <= begun + _PAUSE_NS:
                 yield key, begun, stall
+        self._polled = operation.time
+        if operation.time - asked > _PAUSE_NS:  # who knows what it did beside its poll
+            self._polls_since = operation.time
+
+    def take(self, operation: Operation, moved: Collection[int]) -> None:
+        """Move on behind what was polled, of keys that did not change hands meanwhile."""
+        for part in operation.parts:
+            if type(part) is Poll:
+                for key, (offsets, _) in part.runs.items():
+                    if key not in moved:
+                        self._there[key] = self._when(key, max(offsets) + 1)
+                        self._since[key] = operation.time
+
+    def lose(self, keys: Collection[int]) -> None:
+        """Forget where it was: they were taken from it, or given to it anew."""
+        for key in keys:
+            self._there.pop(key, None)
 
 
 def lags(versions: Versions) -> Lags:
-    """Measure each poll against what was known when it was asked for."""
+    """Measure each poll against what was known when it was asked for.
+
+    Of compacted keys there are figures alone: what a reader waits for may have been compacted away.
+    """
     known = {key: _Known(shown, versions.order(key).start) for key, shown in _shown(versions).items()}
     quiet = _Quiet(versions.history)
     readers: dict[Process, _Reader] = {}
@@ -125,19 +136,21 @@ def lags(versions: Versions) -> Lags:
     for operation in versions.history.operations:
         reader = readers.get(operation.process)
         if reader is None:
-            reader = readers[operation.process] = _Reader()
+            reader = readers[operation.process] = _Reader(known)
+        moved = {key for event in operation.rebalance for key in event.keys} if operation.rebalance else ()
+        reader.lose(moved)
         if operation.f in ASSIGNING and operation.type != FAIL:
             reader.assign(operation)
         elif operation.f in _POLLING:
-            for key, begun, stall in reader.look(operation, known):
-                if stall.ns > STALLED_NS and quiet.between(begun - QUIET_NS, operation.time_invoked):
-                    stuck[key] = max(
-                        stuck.get(key, (Wait(0, 0), operation.process)), (stall, operation.process), key=_wait
-                    )
-            reader.take(operation)
+            if operation.type == OK and any(type(part) is Poll for part in operation.parts):
+                for key, begun, stall in reader.look(operation):
+                    if stall.ns > STALLED_NS and quiet.between(begun - QUIET_NS, operation.time_invoked):
+                        known_so_far = stuck.get(key, (Wait(0, 0), operation.process))
+                        stuck[key] = max(known_so_far, (stall, operation.process), key=_wait)
+            reader.take(operation, moved)
     worst = [Lag(who, key, *reader.worst[key]) for who, reader in readers.items() for key in sorted(reader.worst)]
     findings = []
-    for key, (wait, who) in sorted(stuck.items()):
+    for key, (wait, who) in sorted(stuck.items()) if not versions.compacted else ():
         text = f"process {who} polled for {wait.ns / 1e9:.0f} s and got nothing of key {key}"
         findings.append(Finding("stuck", key, text, (wait.line,)))
     return Lags(tuple(worst), tuple(findings))
@@ -155,7 +168,7 @@ def _shown(versions: Versions) -> dict[int, dict[int, int]]:
             if type(part) is Poll:
                 for key, (offsets, _) in part.runs.items():
                     shown.setdefault(key, {}).setdefault(max(offsets), operation.time)
-            elif type(part) is Send and part.offset is not None and versions.is_proven(operation, part):
+            elif type(part) is Send and part.offset is not None and operation.outcome(part) == OK:
                 shown.setdefault(part.key, {}).setdefault(part.offset, operation.time)
     return shown
 

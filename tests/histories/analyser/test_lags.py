@@ -13,7 +13,11 @@ from tests.histories.analyser.versions import Versions
 from tests.histories.history import History, read
 
 X, Y = 0, 1
-REVOKED = {2: {"rebalance": [{"what": "revoked", "keys": [X], "generation": 1, "time": 0}]}}
+
+
+def revoked(operation: int) -> Mapping[int, Mapping[str, Any]]:
+    """Have that operation's completion tell that the key was taken from its process."""
+    return {operation: {"rebalance": [{"what": "revoked", "keys": [X], "generation": 1, "time": 0}]}}
 
 
 @pytest.mark.spec("HIS-34")
@@ -32,7 +36,10 @@ REVOKED = {2: {"rebalance": [{"what": "revoked", "keys": [X], "generation": 1, "
         ("0 assign x ; 1 s y=a@0 ; 0 p", {}, None, None),
         ("0 subscribe x ; 1 s x=a@0 ; 0 p", {}, None, None),
         ("0 subscribe x ; 1 s x=a@0 ; 0 p x:a@0 ; 1 s x=b@1 ; 0 p", {}, (1000, 8), (1000, 8)),
-        ("0 assign x ; 1 s x=a@0 ; 0 p ; 0 p", REVOKED, (1000, 4), (1000, 4)),
+        ("0 assign x ; 1 s x=a@0 ; 0 p ; 0 p ; 0 p", revoked(3), (1000, 4), (1000, 4)),
+        ("0 assign x ; 0 s y=b@0 ; 1 s x=a@0 ; 0 p", revoked(1), None, None),
+        ("0 assign x ; 1 s x=a@0 ; 0 (p x:a@0 ; s y=b@0) ; 1 s x=c@1 ; 0 p", revoked(2), None, None),
+        ("0 assign x ; 1 s x=a@0 ; 0f p ; 0 s y=b@0 ; 0 [s y=c@1]", {}, None, None),
         ("0 assign x ; 0 p ; 1 s x=a@0", {}, None, None),
     ],
     ids=[
@@ -45,7 +52,8 @@ REVOKED = {2: {"rebalance": [{"what": "revoked", "keys": [X], "generation": 1, "
             "another key",
             "a group's before it is polled",
         ),
-        *("a group's afterwards", "revoked", "not there yet"),
+        *("a group's afterwards", "revoked", "revoked amid a send", "revoked amid its poll", "without a poll"),
+        "not there yet",
     ],
 )
 def test_a_poll_lags_by_the_time_that_the_next_offset_has_been_known(
@@ -93,6 +101,7 @@ def slow(text: str, faults: Mapping[int, bool]) -> History:
         ("0 assign x ; 1 s x=a@0" + POLLS * 8, {}, False),
         ("0 assign x ; 1 s x=a@0" + POLLS * 4 + " ; 0 p x:a@0" + POLLS * 9, {}, False),
         ("0 assign x ; 1 s x=a@0" + POLLS * 6 + " ; 1 s y=b@0 ; 1 s y=c@1" + POLLS * 6, {}, False),
+        ("0 assign x ; 1 s x=a@0" + "".join(f" ; 0 [s y={n}@{n}]" for n in range(1, 12)) + POLLS, {}, False),
         ("1 s x=a@0" + " ; 1 p" * 9 + " ; 0 assign x" + POLLS * 6, {}, False),
         ("0 assign x" + POLLS * 20 + " ; 1 s x=a@0" + POLLS * 9, {1: True, 3: False}, True),
         ("0 assign x" + POLLS * 10 + " ; 1 s x=a@0" + POLLS * 9, {1: True, 3: False}, False),
@@ -100,7 +109,15 @@ def slow(text: str, faults: Mapping[int, bool]) -> History:
         ("0 assign x" + POLLS * 20 + " ; 1 s x=a@0" + POLLS * 9, {1: True}, False),
     ],
     ids=[
-        *("stuck", "not for so long", "it went on", "did not poll throughout", "newly assigned", "long after a fault"),
+        *(
+            "stuck",
+            "not for so long",
+            "it went on",
+            "did not poll throughout",
+            "sent and did not poll",
+            "newly assigned",
+            "long after a fault",
+        ),
         *("soon after one", "amid one", "one that has not ended"),
     ],
 )
@@ -111,3 +128,12 @@ def test_who_polls_for_half_a_minute_long_after_all_faults_and_gets_nothing_is_s
     assert [f.kind for f in found] == ["stuck"] * stuck
     kinds = {anomaly.kind for anomaly in judge(slow(text, faults)).unallowed}
     assert ("stuck" in kinds) == stuck
+
+
+@pytest.mark.spec("HIS-34", "HIS-30")
+def test_of_compacted_keys_nothing_is_said_to_be_stuck() -> None:
+    """What was there may have been replaced and removed."""
+    polled = slow("0 assign x ; 1 s x=a@0" + POLLS * 9, {})
+    assert lags(Versions(polled)).stuck
+    polled.header["options"]["cleanup"] = "compact"
+    assert not lags(Versions(polled)).stuck and lags(Versions(polled)).worst

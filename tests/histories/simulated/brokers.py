@@ -1,6 +1,5 @@
 """One broker of the simulation: its partitions and logs are the product's, its life and its wires are played."""
 
-import shutil
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -190,6 +189,8 @@ class Broker:
     life: int = 0
     alive: bool = False
     frozen: bool = False
+    lost_power: bool = False
+    """Since its logs were last known to lack nothing."""
     lazy: bool = False
     """It brings nothing to the disk unless it is told to."""
     stalled: Sequence[int] = ()
@@ -250,6 +251,7 @@ class Broker:
             clean=clean,
             recovery_point=checkpoint.recovery_point,
             log_start_offset=checkpoint.log_start,
+            may_lack_data=self.lost_power,
         )
         self.partitions[key] = Partition(
             partition_of(key),
@@ -262,14 +264,23 @@ class Broker:
         self._local.add(self.partitions[key])
 
     def begin_anew(self, key: int) -> None:
-        """Delete its replica and make an empty one, as one that is moved away and comes back."""
+        """Delete its replica and make an empty one, as one that is moved away and comes back.
+
+        What it was told of the former one before that, it had obeyed by then: orders come one after the other.
+        """
         self.partitions[key].log.abandon()
-        shutil.rmtree(self.directory / f"t-{key}")
-        (self.directory / f"t-{key}").mkdir()
+        for file in (self.directory / f"t-{key}").iterdir():
+            file.unlink()
         self.disk.settle(self.directory / f"t-{key}")
+        former = partition_of(key)
+        self.commands = deque(
+            told
+            for told in self.commands
+            if isinstance(told, UpdateMetadataRequest) or (told.topic, told.partition) != former
+        )
         for held in (self._follows, self._answers, self._checkpoints):
             held.pop(key, None)
-        self._local.remove(partition_of(key))
+        self._local.remove(former)
         self._open(key, clean=True)
 
     def _config_of(self, key: int) -> LogConfig:
@@ -325,6 +336,7 @@ class Broker:
         """Leave of its files what a disk may hold after a power cut."""
         self.disk.cut_power(chance, self.directory)
         self.disk.settle(self.directory)
+        self.lost_power = True
 
     def flush(self) -> None:
         """Bring all of its logs to the disk, and checkpoint."""
@@ -561,6 +573,7 @@ class Broker:
                     if chance.random() < 0.3 and not self.lazy:
                         partition.log.flush()
                     self._checkpoint(key)
+                self.lost_power &= any(partition.log.gap_at is not None for partition in self.partitions.values())
                 if self.compacted and self.clock() >= self._cleans_at:
                     self._cleans_at = self.clock() + _CLEANS_MS
                     while self._cleaner.clean_dirtiest():

@@ -80,9 +80,12 @@ class Controller:
 
     def take_out(self, key: int, broker: int) -> None:
         """Take a follower out of the in-sync set, as its replica is moved away."""
-        changed = without_replicas(self.state(key)[0], {broker}, _EPOCH)
+        state, _ = self.state(key)
+        assert state.leader != broker  # then nobody would lead
+        changed = without_replicas(state, {broker}, _EPOCH)
         if changed is not None:
             self._write(key, changed)
+            self._tell_metadata()
 
     def _elect(self, key: int, state: LeaderAndIsr) -> bool:
         chosen = elect_offline(state, replicas_of(key), self.live, unclean_allowed=False)

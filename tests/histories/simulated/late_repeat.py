@@ -12,12 +12,12 @@ _BACK_MS: Final = 2000
 
 
 class LateRepeat:
-    """Holds up a producer's first request, and has it served when hardly anything tells that its batch is there.
+    """Holds up a request of a producer, and has it served when hardly anything tells that its batch is there.
 
-    The repeat is served, without an answer: the producer gives up and writes no more. When the record has been replaced and
-    compacted away, the broker's replica is moved away and comes back: what it knows of the producer it has from the records
-    of the others, which keep the last batch of each, empty. It leads again, and gets the first request, over a connection
-    that has been there all the time.
+    The producer's repeat, over another connection, is served, but not answered: it gives up and writes no more. When the
+    record has been replaced and compacted away, the broker's replica is moved away and comes back: what it knows of the
+    producer it has from the others' logs, which keep the last batch of each, empty. It leads again, and gets the request
+    that was held up, over a connection that has been there all the time.
     """
 
     def __init__(self, stage: Stage, broker: Broker, key: int) -> None:
@@ -26,11 +26,12 @@ class LateRepeat:
         self._repeat: Produced | None = None
 
     def begin(self) -> None:
+        """Wait for a request to hold up."""
         self._broker.taken = self._take
         self._stage.when(self._is_forgotten, self._move_away, self._end, _FORGOTTEN_MS)
 
     def _take(self, sent: Produced) -> bool:
-        """Take a request from the broker: the first of a producer, and all that repeat it."""
+        """Take a request from the broker, one without a transaction, and all that repeat it."""
         if sent.key != self._key or sent.transactional_id is not None:
             return False
         if self._first is None:
@@ -64,8 +65,8 @@ class LateRepeat:
         )
 
     def _is_lost(self) -> bool:
-        """Tell whether the broker has been started anew: its connections are gone."""
-        return self._broker.life != self._life
+        """Tell whether the broker has died, and perhaps been started anew: its connections are gone."""
+        return not self._broker.alive or self._broker.life != self._life
 
     def _move_away(self) -> None:
         stage, broker, key = self._stage, self._broker, self._key

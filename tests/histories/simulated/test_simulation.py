@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from kafkatool.broker.replication.following.truncation import Truncation
 from kafkatool.broker.replication.leading.fetch_sessions import FetchPlan, FetchSessions
 from kafkatool.broker.security.principal import ANONYMOUS, Principal
 from kafkatool.broker.storage.compaction import compaction_round
-from kafkatool.broker.storage.log import log_reader
+from kafkatool.broker.storage.log import log_opening, log_reader
 from kafkatool.core.protocol.messages.fetch import FetchRequest
 from tests.histories.analyser.verdict import CLEAN
 from tests.histories.history import FAIL, INFO, OK, read_file
@@ -71,8 +72,30 @@ def test_clients_of_the_simulated_brokers_see_nothing_that_is_not_allowed(tmp_pa
 @pytest.mark.spec("HIS-45", "HIS-48")
 @pytest.mark.parametrize("kind", ASKED_FOR)
 def test_what_a_run_has_to_ask_for_shows_nothing_either(tmp_path: Path, kind: str) -> None:
-    verdict = run(tmp_path / "run", drawn(2, _OPERATIONS, [kind, "move"], compacted=kind == "repeat"))
+    verdict = run(tmp_path / "run", drawn(2, _OPERATIONS, [kind, "move"]))
     assert verdict.exit_code == CLEAN, list(verdict.lines())
+
+
+@pytest.mark.spec("HIS-45", "HIS-48", "BRK-137")
+def test_no_power_cut_leaves_a_hole_that_anybody_sees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With small segments one that was not synced yet is often lost while the next one is not.
+
+    Each of these seeds shows a poll-skip where followers keep the hole.
+    """
+    monkeypatch.setattr(Schedule, "segment_bytes", 600)
+    holes: list[int] = []
+    real = log_opening.first_gap
+
+    def noted(*given: Any) -> int | None:
+        if (gap := real(*given)) is not None:
+            holes.append(gap)
+        return gap
+
+    monkeypatch.setattr(log_opening, "first_gap", noted)
+    for seed in (7, 8, 9):
+        verdict = run(tmp_path / "run", drawn(seed, 800, ["power", "move"]))
+        assert verdict.exit_code == CLEAN, list(verdict.lines())
+    assert holes
 
 
 @pytest.mark.spec("HIS-30", "HIS-48")
@@ -156,7 +179,11 @@ def test_values_of_aborted_transactions_that_readers_are_not_told_of_are_found_o
 def test_a_repeat_of_a_batch_that_compaction_left_nothing_of_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compaction_round, "empty_batch", lambda _: None)
+    def kinds(schedule: Schedule) -> set[str]:
+        return {anomaly.kind for anomaly in run(tmp_path / "run", schedule).unallowed}
+
     schedules = (drawn(seed, _OPERATIONS, ["repeat"], compacted=True) for seed in range(1, 20))
-    found = ({anomaly.kind for anomaly in run(tmp_path / "run", one).unallowed} for one in schedules)
-    assert next(kinds for kinds in found if kinds) == {"duplicate"}
+    with monkeypatch.context() as patch:
+        patch.setattr(compaction_round, "empty_batch", lambda _: None)
+        caught = next(schedule for schedule in schedules if kinds(schedule) == {"duplicate"})
+    assert kinds(caught) == set()

@@ -110,6 +110,9 @@ class Follow:
         partition = followed.partition
         if offset < partition.high_watermark.offset:
             self._warn_of_loss(followed, offset)
+        if (gap := partition.log.gap_at) is not None and gap < offset:
+            log.warning("%s: records may be missing from %d on since a power cut: copying anew", partition.tp, gap)
+            offset = gap
         try:
             followed.fetch_offset = partition.truncate(followed.leader_epoch, offset)
         except StaleRoleError:

@@ -22,6 +22,7 @@ from kafkatool.broker.storage.checkpoint import (
     sync_directory,
     write_offsets,
 )
+from kafkatool.broker.storage.directories import boot_note
 from kafkatool.broker.storage.directories.dir_lock import DirLock
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.log.log_opening import open_log
@@ -59,6 +60,7 @@ class LogDir:
         self._lock = DirLock(path)
         self._writing = threading.Lock()  # two threads must not write one checkpoint at a time
         self._was_clean = (path / CLEAN_MARKER).exists()
+        self._is_boot_noted = False
 
     def partitions(self) -> Iterator[tuple[TopicPartition, Path]]:
         """Yield the partition directories. Raises StorageError for one that is none of ours (BRK-145)."""
@@ -155,6 +157,7 @@ class LogDir:
         recovery_points = self._read_recovery_points()
         log_starts = read_offsets(self.path / LOG_START_OFFSETS)
         cleaned = read_offsets(self.path / CLEANER_OFFSETS)
+        may_lack_data = boot_note.may_lack_data(self.path)
 
         def open_one(partition: TopicPartition) -> Log:
             go_on()
@@ -166,6 +169,7 @@ class LogDir:
                 recovery_point=recovery_points.get(partition, 0),
                 log_start_offset=log_starts.get(partition, 0),
                 clean=self._was_clean,
+                may_lack_data=may_lack_data,
             )
             opened.state.cleaned_to = cleaned.get(partition)
             return opened
@@ -175,6 +179,7 @@ class LogDir:
         if self._was_clean:  # from now on a crash must be noticed, a power cut, too
             (self.path / CLEAN_MARKER).unlink()
             sync_directory(self.path)
+        self._note_boot()
         self.erase_deleted()
         took = time.monotonic() - started
         how = "after a clean stop" if self._was_clean else "after an unclean stop"
@@ -210,6 +215,13 @@ class LogDir:
     def write_recovery_points(self) -> None:
         """Checkpoint how far each log is on the disk for sure. Raises OSError."""
         self._write(RECOVERY_POINTS, {one.partition: one.state.recovery_point for one in self.logs})
+        self._note_boot()
+
+    def _note_boot(self) -> None:
+        """Note this start of the system, as soon as no log has a gap that an earlier one may have left."""
+        if not self._is_boot_noted and all(one.gap_at is None for one in self.logs):
+            boot_note.note(self.path)
+            self._is_boot_noted = True
 
     def write_log_starts(self) -> None:
         """Checkpoint the log starts that the segments do not show (BRK-141). Raises OSError."""

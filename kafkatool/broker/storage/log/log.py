@@ -1,5 +1,6 @@
 """The log of one partition replica (BRK-130 to BRK-144). Source: Kafka 2.3.1 log/Log.scala."""
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.broker.storage.producers.producer_snapshot import write_snapshot
 from kafkatool.broker.storage.producers.producer_state import ActiveProducer, Verification
 from kafkatool.core.protocol.records.batches import BatchHeader
+
+log = logging.getLogger(__name__)
 
 _PRODUCERS_AT_ONCE = 500  # described under the log's lock: some tenths of a millisecond
 
@@ -85,6 +88,19 @@ class Log:
     @high_watermark.setter
     def high_watermark(self, offset: int) -> None:
         self.state.high_watermark = offset
+
+    @property
+    def gap_at(self) -> int | None:
+        """Return the first offset that a power cut may have taken out of the midst of the log, None if there is none."""
+        return self.state.gap_at
+
+    def keep_gap(self) -> None:
+        """Go on with what is missing: who leads has nobody to take it from."""
+        with self.state.lock:
+            if (gap := self.gap_at) is not None:
+                text = "%s: leads with offsets missing from %d on: compaction left them out, or a power cut took them"
+                log.warning(text, self.partition, gap)
+            self.state.gap_at = None
 
     @property
     def last_stable_offset(self) -> int:

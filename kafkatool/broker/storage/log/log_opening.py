@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from kafkatool.broker.storage.batches.batch_scan import scan_valid
@@ -38,11 +39,13 @@ def open_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     clean: bool = False,
+    may_lack_data: bool = False,
 ) -> Log:
     """Open the log in ``directory``, which must exist; an empty one gets its first segment.
 
     ``recovery_point`` and ``log_start_offset`` are the checkpointed ones. With ``clean`` the last stop was clean and
-    the scan is skipped. Raises OSError, CheckpointDamagedError.
+    the scan is skipped. ``may_lack_data``: of what lies above the recovery point a power cut may have taken any part; the
+    log notes where it begins to lack offsets. Raises OSError, CheckpointDamagedError.
     """
     lock = threading.RLock()
     segments = _find_segments(directory, lock)
@@ -81,6 +84,7 @@ def open_log(
         leader_epochs=epochs,
         producers=producers,
         disk_lags=was_scanned,
+        gap_at=first_gap(segments, recovery_point, start) if may_lack_data else None,
     )
     return Log(state)
 
@@ -166,6 +170,18 @@ def _without_empty_end(directory: Path, segments: list[Segment], recovery_point:
         log.warning("%s: nothing is in segment %d, and not all before it", directory, kept[-1].base_offset)
         _drop(directory, [kept.pop()])
     return kept
+
+
+def first_gap(segments: list[Segment], recovery_point: int, start: int) -> int | None:
+    """Return the first offset above the recovery point that is in no segment though later ones are, None if there is none.
+
+    It is one at which a batch begins, here and in other replicas. Within a segment nothing is missing: what a power cut
+    takes of a file's middle damages it.
+    """
+    for segment, following in pairwise(segments):
+        if following.base_offset > max(recovery_point, start) and segment.next_offset() < following.base_offset:
+            return max(segment.next_offset(), recovery_point)
+    return None
 
 
 def _producers_before(directory: Path, segments: list[Segment], first: int) -> ProducerState:

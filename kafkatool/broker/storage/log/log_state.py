@@ -76,6 +76,9 @@ class LogState:
     """True while a cut, or what a scan made anew, may not be on the disk: a start after a clean stop would trust it."""
     midway: bool = False
     """True while a change is half done: an error in it leaves a log that nobody may go on with. Looked at by the changer."""
+    gap_at: int | None = None
+    """The first offset that is missing between two segments above the recovery point, after a start of the system: a power
+    cut may have taken it, unless compaction left it out. Until it is known who leads, the recovery point stays below."""
     closed: bool = False
     last_flush_ms: float = field(default_factory=lambda: time.time() * 1000)
 

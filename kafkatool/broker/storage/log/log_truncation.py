@@ -97,6 +97,7 @@ class LogTruncation:
         state.producers = ProducerState()
         state.producers.end_offset = offset
         before, state.log_start_offset = state.log_start_offset, offset
+        state.gap_at = None
         self._cap(offset, before)
         state.midway = False
 
@@ -114,6 +115,8 @@ class LogTruncation:
         if state.log_start_offset < start:
             state.services.on_start_lowered()
         state.high_watermark = min(state.high_watermark, end)
+        if state.gap_at is not None and state.gap_at >= end:
+            state.gap_at = None
         if state.recovery_point > end:
             state.recovery_point = end
             state.services.on_recovery_point_lowered()

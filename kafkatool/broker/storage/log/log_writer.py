@@ -311,7 +311,8 @@ class LogWriter:
             with state.lock:
                 if truncations != state.truncations:
                     return  # what lies below the target now may have been written behind the flush
-                state.recovery_point = max(state.recovery_point, min(target, state.end.offset))
+                reached = min(target, state.end.offset, target if state.gap_at is None else state.gap_at)
+                state.recovery_point = max(state.recovery_point, reached)
                 state.disk_lags = False
                 state.last_flush_ms = time.time() * 1000
                 older = [s.base_offset for s in state.segments][-2:]

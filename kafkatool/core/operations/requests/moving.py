@@ -9,8 +9,8 @@ from kafkatool.core.protocol.messages import list_partition_reassignments as lis
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 NAMED_AT_MOST: Final = 1000
-"""Partitions that are asked about by name. The controller looks each of them up, of all it looks at those alone that move:
-after a plan of 10,000 that is carried out there is nothing to send, to look up or to answer."""
+"""How many are asked about by name. The controller looks up each partition that is named; asked for all, it looks at those
+alone that move, which after a plan of 10,000 are soon none. What others move comes along then, and is dropped here."""
 
 
 class Moving(NamedTuple):

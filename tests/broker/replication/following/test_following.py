@@ -12,6 +12,7 @@ from kafkatool.broker.replication.following.fetcher_manager import fetcher_numbe
 from kafkatool.broker.replication.following.truncation import Truncation, decide_truncation
 from kafkatool.broker.settings.config import RACK_AWARE
 from kafkatool.broker.storage.log.leader_epochs import LeaderEpochCache
+from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.messages import fetch
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrLiveLeader
@@ -134,6 +135,39 @@ def test_divergence_after_several_quick_changes_of_leader_is_found(tmp_path: Pat
         one.lead(epoch=4, isr=(1, 2))
         follow(two, port, epoch=4)
         eventually(lambda: same(one, two), "the logs agree again")
+
+
+@pytest.mark.spec("BRK-66", "BRK-137")
+@pytest.mark.parametrize("halts", ["true", "false"])
+def test_what_a_power_cut_took_out_of_the_midst_is_copied_from_the_leader(
+    tmp_path: Path, halts: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pair(tmp_path, kt_halt_on_truncation_below_hw=halts) as (one, two, port):
+        one.lead(isr=(1, 2))
+        for _ in range(3):
+            one.produce(count=2)
+        lead_alone(two, 0)
+        log = two.partition().log
+        for base in (0, 4):
+            log.append_as_follower(memoryview(batch(2, base_offset=base, epoch=0)))
+        log.state.gap_at = 2  # as it is found at a start
+        two.partition().high_watermark = LogOffset(6)  # all of it counted as committed: the leader has it
+        one.lead(epoch=1, isr=(1, 2))
+        follow(two, port, epoch=1)
+        eventually(lambda: two.partition().log.gap_at is None and same(one, two), "the same records")
+    assert "missing from 2 on since a power cut" in caplog.text
+
+
+@pytest.mark.spec("BRK-45", "BRK-137")
+def test_a_leader_keeps_what_it_has_though_a_power_cut_took_of_it(tmp_path: Path) -> None:
+    with world(tmp_path) as one:
+        one.lead()
+        log = one.partition().log
+        for base in (0, 4):
+            log.append_as_follower(memoryview(batch(2, base_offset=base, epoch=0)))
+        log.state.gap_at = 2
+        one.lead(epoch=1)
+        assert (log.gap_at, log.log_end_offset) == (None, 6)
 
 
 @pytest.mark.spec("BRK-73")

@@ -30,7 +30,7 @@ def told(request: listing.ListPartitionReassignmentsRequest) -> listing.ListPart
     return listing.ListPartitionReassignmentsResponse(topics=topics)
 
 
-@pytest.mark.spec("ADM-44")
+@pytest.mark.spec("ADM-43")
 @pytest.mark.parametrize("count", [0, 1, NAMED_AT_MOST, NAMED_AT_MOST + 1, 10_000])
 def test_those_that_move_are_told_however_many_are_asked_about(count: int) -> None:
     wanted = [TopicPartition("t", p) for p in range(count)]

@@ -19,6 +19,7 @@ from kafkatool.core.statelog.spark.archive import archive_path, make_in_backgrou
 from kafkatool.core.statelog.spark.archive_maker import make
 from kafkatool.core.statelog.spark.session import Spark
 from tests.core.statelog.logs import record
+from tests.paths import ROOT
 
 DEADLINE_S = 840
 OF_CACHE = "XDG_CACHE_HOME"
@@ -105,7 +106,7 @@ def test_a_job_whose_jvm_dies_with_an_archive_is_done_again_without(cache: Path,
     archive = made(archive_path(find_java()))  # the JVM refuses it, but that is not known here
     # in a process of its own: what it and the JVMs print is all there is to see, and none of it is another test's
     ours = [sys.executable, "-c", f"from {__name__} import job_whose_jvm_dies as job; job({str(tmp_path)!r})"]
-    done = subprocess.run(ours, check=False, capture_output=True, text=True, timeout=DEADLINE_S)
+    done = subprocess.run(ours, cwd=ROOT, check=False, capture_output=True, text=True, timeout=DEADLINE_S)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert not archive.exists()
     assert not make_in_background(archive)
