@@ -7,6 +7,8 @@ from typing import Any
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.broker.embedded.cluster_files import ClusterFiles
 from kafkatool.broker.embedded.cluster_processes import ClusterProcesses
+from kafkatool.broker.storage.checkpoint import write_entries
+from kafkatool.broker.storage.directories import boot_note
 from tests.histories.power import control, journal
 from tests.histories.power.control import Troubles
 
@@ -45,6 +47,8 @@ class PoweredCluster(EmbeddedCluster):
         """Leave of the files of a broker that was killed what its disk may hold."""
         data = self.files.data(broker_id)
         journal.disk_of(_journal(self.files, broker_id), data).cut_power(chance)
+        if (note := data / boot_note.FILE).exists():  # the system was started anew, for all that the broker can tell
+            write_entries(note, ["before-the-cut"])
         self.settle(broker_id)
 
     def trouble(self, broker_id: int, troubles: Troubles) -> None:
