@@ -28,6 +28,10 @@ class Move:
         """Tell whether it is done, was given up, or its partition is gone from here."""
         return self.partition.copy is not self.copy
 
+    def is_due(self, now_ms: float) -> bool:
+        """Tell whether its next step may be done: not while it was put off, nor while records of the log are in doubt."""
+        return self.delayed_until_ms <= now_ms and self.partition.log.gap_at is None
+
     def advance(self, log_manager: LogManager, max_bytes: int) -> int:
         """Do the next step; return how many bytes were copied.
 

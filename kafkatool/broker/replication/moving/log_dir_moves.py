@@ -120,6 +120,8 @@ class LogDirMoves:
             copied = self._log_manager.copy_of(partition.tp)
             if copied is not None and partition.tp not in self._moves:
                 shared = _shared(partition.log, copied)
+                if copied.gap_at is not None:  # what a power cut took of it is copied anew
+                    shared = min(shared, copied.gap_at)
                 log.info("%s moves on to %s, from offset %d", partition.tp, copied.directory.parent, shared)
                 self._begin(partition, ReplicaCopy(copied, shared if shared < copied.log_end_offset else None))
 
@@ -167,7 +169,7 @@ class LogDirMoves:
         with self._changed:
             while not self._stopping:
                 now_ms = self._clock_ms()
-                due = next((move for move in self._moves.values() if move.delayed_until_ms <= now_ms), None)
+                due = next((move for move in self._moves.values() if move.is_due(now_ms)), None)
                 if due is not None and self._window.bytes_per_second() <= self._limit:
                     return due
                 self._changed.wait(_LOOK_S if self._moves else None)

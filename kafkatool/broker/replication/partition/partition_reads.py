@@ -88,14 +88,15 @@ def readable_log(
 ) -> Log | ErrorCode:
     """Return the log to read from, or a code; the epoch is checked before leadership (BRK-63).
 
-    ``anywhere``: a follower's does, while it has somebody to follow.
+    ``anywhere``: a follower's does, while it has somebody to follow, and nothing to copy anew.
     """
     if current_leader_epoch != _NOT_CHECKED:
         if current_leader_epoch < partition.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if current_leader_epoch > partition.leader_epoch:
             return ErrorCode.UNKNOWN_LEADER_EPOCH
-    by_any = reader_id == DEBUGGER or (anywhere and partition.leader_id is not None)
+    is_follower_read = anywhere and partition.leader_id is not None and partition.log.gap_at is None
+    by_any = reader_id == DEBUGGER or is_follower_read
     log = partition.log if by_any else partition.leader_log
     return ErrorCode.NOT_LEADER_FOR_PARTITION if log is None else log
 

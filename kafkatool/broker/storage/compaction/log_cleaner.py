@@ -85,6 +85,8 @@ class LogCleaner:
     def _is_candidate(self, one: Log) -> bool:
         if not one.config.compacted or one.state.closed or one in self._uncleanable:
             return False
+        if one.gap_at is not None:  # in one segment with what is behind it, it would not be found again
+            return False
         return len(one.segments) > 1 and self._waiting.get(one, 0) <= time.monotonic()
 
     def _plan(self, snapshot: LogSnapshot) -> CleanPlan | None:

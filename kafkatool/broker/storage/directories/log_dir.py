@@ -169,7 +169,8 @@ class LogDir:
                 recovery_point=recovery_points.get(partition, 0),
                 log_start_offset=log_starts.get(partition, 0),
                 clean=self._was_clean,
-                may_lack_data=may_lack_data,
+                # a copy may have lain in another dir's shadow while this one noted that nothing lacks
+                may_lack_data=may_lack_data or _FUTURE.fullmatch(partitions[partition].name) is not None,
             )
             opened.state.cleaned_to = cleaned.get(partition)
             return opened
@@ -219,9 +220,14 @@ class LogDir:
 
     def _note_boot(self) -> None:
         """Note this start of the system, as soon as no log has a gap that an earlier one may have left."""
-        if not self._is_boot_noted and all(one.gap_at is None for one in self.logs):
-            boot_note.note(self.path)
-            self._is_boot_noted = True
+        with self._writing:
+            if self._is_boot_noted or any(one.gap_at is not None for one in self.logs):
+                return
+            try:
+                boot_note.note(self.path)
+                self._is_boot_noted = True
+            except OSError as e:  # without it a later start looks once too often
+                log.warning("%s: not noted that nothing lacks in it: %s", self.path, e)
 
     def write_log_starts(self) -> None:
         """Checkpoint the log starts that the segments do not show (BRK-141). Raises OSError."""

@@ -179,8 +179,11 @@ def first_gap(segments: list[Segment], recovery_point: int, start: int) -> int |
     takes of a file's middle damages it.
     """
     for segment, following in pairwise(segments):
-        if following.base_offset > max(recovery_point, start) and segment.next_offset() < following.base_offset:
-            return max(segment.next_offset(), recovery_point)
+        if following.base_offset > max(recovery_point, start):
+            end = segment.next_offset()
+            segment.release()  # where the recovery points are lost these are all segments of all logs
+            if end < following.base_offset:
+                return max(end, recovery_point)
     return None
 
 

@@ -136,7 +136,7 @@ class LogTruncation:
         """Remove the segments that are too old, too much, or below the log start (BRK-143); return how many."""
         state = self._state
         with state.lock:
-            if state.closed:
+            if state.closed or state.gap_at is not None:  # what is before a gap is what a follower keeps
                 return 0
             try:
                 gone = removable_segments(

@@ -67,6 +67,16 @@ def test_who_reads_a_follower_reads_below_its_high_watermark(broker: World) -> N
         assert (read.error, read.size_bytes, read.high_watermark) == (0, BATCH_BYTES, 1)
 
 
+@pytest.mark.spec("BRK-92", "BRK-137")
+def test_nobody_reads_a_follower_that_is_to_copy_anew_what_a_power_cut_took(broker: World) -> None:
+    partition = broker.follow()
+    partition.append_as_follower(memoryview(batch(epoch=0)), 0, fetched_at=0, high_watermark=1, log_start_offset=0)
+    reader = Reader(-1, anywhere=True)
+    assert broker.fetch(0, reader)[0].error == 0
+    partition.log.state.gap_at = 0
+    assert [broker.fetch(0, one)[0].error for one in (reader, DEBUGGER)] == [6, 0]
+
+
 @pytest.mark.spec("BRK-94")
 def test_offsets_outside_the_log_and_inside_a_batch(broker: World) -> None:
     partition = broker.lead()

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from kafkatool.broker.replication.moving.copying import Move
+from kafkatool.broker.replication.partition.replica_copy import ReplicaCopy
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest
 from tests.broker.replication.world import CONSUMER, TP, Clock, World, follower, role, world
+from tests.broker.storage.batch_builders import batch
 from tests.broker.storage.logs import everything
 from tests.waiting import eventually
 
@@ -286,6 +289,47 @@ def test_a_restart_goes_on_where_the_copy_ends(tmp_path: Path, monkeypatch: pyte
         eventually(lambda: is_in(made, target), "the move to end")
         assert read[0] == copied
         assert everything(made.partition().log) == expected
+
+
+@pytest.mark.spec("ADM-69", "BRK-137")
+def test_what_a_power_cut_took_of_a_copy_is_copied_anew(tmp_path: Path) -> None:
+    with two_dirs(tmp_path) as made:
+        made.lead()
+        expected = everything(written(made, 30))
+        made.manager.on_broker_config(_HELD)
+        target = other_dir(made)
+        assert ask(made, target) is ErrorCode.NONE
+        eventually(lambda: made.logs.copy_of(TP) is not None, "the copy")
+    with two_dirs(tmp_path) as made:
+        copied = made.logs.copy_of(TP)
+        assert copied is not None
+        if copied.log_end_offset < 6:
+            copied.append_as_follower(memoryview(batch(2, base_offset=6, epoch=0)))
+        copied.state.gap_at = 2
+        made.lead(epoch=1)
+        eventually(lambda: is_in(made, target), "the move to end")
+        assert everything(made.partition().log) == expected
+
+
+@pytest.mark.spec("ADM-69", "BRK-137")
+def test_nothing_moves_while_a_power_cut_may_have_taken_records_of_it(tmp_path: Path) -> None:
+    with two_dirs(tmp_path) as made:
+        made.lead()
+        log = written(made, 10)
+        made.manager.on_broker_config(_HELD)
+        target = other_dir(made)
+        assert ask(made, target) is ErrorCode.NONE
+        partition = made.follow(epoch=1)
+        log.state.gap_at = 6
+        copied = made.logs.copy_of(TP)
+        assert copied is not None
+        move = Move(partition, ReplicaCopy(copied))
+        assert not move.is_due(float("inf"))
+        partition.truncate(1, 6)
+        assert move.is_due(float("inf"))
+        made.manager.on_broker_config({})
+        eventually(lambda: is_in(made, target), "the follower to move")
+        assert partition.log.log_end_offset == 6
 
 
 @pytest.mark.spec("ADM-69", "BRK-66")

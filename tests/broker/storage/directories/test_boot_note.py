@@ -1,5 +1,7 @@
 """Only after another start of the system is a log looked through for what the power may have taken."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from kafkatool.broker.storage.directories import boot_note
 from kafkatool.broker.storage.directories.log_dir import LogDir
 from kafkatool.broker.storage.log.log import Log
+from kafkatool.core.model.values import TopicPartition
 from tests.broker.storage.batch_builders import batch
 from tests.broker.storage.logs import PARTITION, Later, log_config
 
@@ -81,9 +84,39 @@ def test_what_is_noted_says_whether_it_may(with_gap: LogDir, note: str | None, g
 @pytest.mark.spec("BRK-137")
 def test_where_the_system_does_not_say_nothing_is_noted(with_gap: LogDir, boot: Path) -> None:
     boot.unlink()
-    (with_gap.path / boot_note.FILE).unlink()
-    assert opened(with_gap).gap_at is None
-    assert not (with_gap.path / boot_note.FILE).exists()
+    assert opened(with_gap).gap_at is None, "whatever there is of another system"
+    again = crashed(with_gap)
+    (again.path / boot_note.FILE).unlink()
+    assert opened(again).gap_at is None
+    assert not (again.path / boot_note.FILE).exists()
+
+
+@pytest.mark.spec("BRK-137")
+def test_one_log_with_a_gap_is_enough_to_look_at_all_again(with_gap: LogDir, boot: Path) -> None:
+    boot.write_text("second\n")
+    paths = {PARTITION: with_gap.partition_path(PARTITION), TopicPartition("t", 1): with_gap.path / "t-1"}
+    paths[TopicPartition("t", 1)].mkdir()
+    with_gap.open_logs(paths, {"t": log_config()}, Later().services(), 1, lambda: None)
+    with_gap.write_recovery_points()
+    assert "first" in (with_gap.path / boot_note.FILE).read_text()
+
+
+@pytest.mark.spec("BRK-137")
+def test_a_note_that_cannot_be_written_is_written_later(
+    with_gap: LogDir, boot: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    boot.write_text("second\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(boot_note, "write_entries", refuse)
+        opened(with_gap).keep_gap()
+        with_gap.write_recovery_points()
+    assert "No space left on device" in caplog.text
+    with_gap.write_recovery_points()
+    assert "second" in (with_gap.path / boot_note.FILE).read_text()
+
+
+def refuse(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_linux_says_it() -> None:

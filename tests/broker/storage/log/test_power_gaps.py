@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkatool.broker.storage.compaction.log_cleaner import LogCleaner
 from kafkatool.broker.storage.log.log import Log
 from tests.broker.storage.batch_builders import batch
-from tests.broker.storage.logs import everything, make_log
+from tests.broker.storage.logs import broker_config, everything, make_log
 
 _OPTIONS: dict[str, Any] = {"segment_bytes": "400"}
 _BATCHES = 24
@@ -114,6 +115,38 @@ def test_who_leads_goes_on_with_it_and_says_so(tmp_path: Path, caplog: pytest.Lo
     log.flush()
     assert log.state.recovery_point == _BATCHES and everything(log) == before
     assert reopened(log).gap_at is None
+
+
+@pytest.mark.spec("BRK-137")
+@pytest.mark.parametrize(("recovery_point", "gap"), [(0, 4), (4, 4), (7, 7), (10, None), (20, None)])
+def test_what_is_below_the_recovery_point_is_on_the_disk(tmp_path: Path, recovery_point: int, gap: int | None) -> None:
+    log = make_log(tmp_path, **_OPTIONS)
+    for base, following in ((0, 10), (10, 14)):
+        log.append_as_follower(memoryview(batch(4, base_offset=base, epoch=0)))
+        log.roll(following)
+    log.abandon()
+    assert [segment.base_offset for segment in log.segments] == [0, 10, 14]
+    for policy in ("delete", "compact"):
+        found = make_log(tmp_path, **_LOST, recovery_point=recovery_point, cleanup_policy=policy)
+        assert (found.gap_at, found.log_end_offset) == (gap, 14)
+        found.abandon()
+
+
+@pytest.mark.spec("BRK-137", "BRK-143", "BRK-167")
+def test_neither_retention_nor_compaction_touches_a_log_with_a_gap(tmp_path: Path) -> None:
+    """The first would take what a follower is to keep, the other would hide the gap inside a segment."""
+    base, _ = list(written(tmp_path).items())[1]
+    keep(tmp_path, base, 1)
+    log = make_log(
+        tmp_path, **_LOST, retention_bytes="0", cleanup_policy="compact,delete", min_cleanable_dirty_ratio="0"
+    )
+    log.high_watermark = _BATCHES
+    before = everything(log)
+    cleaner = LogCleaner(broker_config(), lambda: [log])
+    assert log.apply_retention() == 0 and not cleaner.clean_dirtiest()
+    assert everything(log) == before
+    log.keep_gap()
+    assert cleaner.clean_dirtiest() and log.apply_retention() > 0
 
 
 @pytest.mark.spec("BRK-137")
