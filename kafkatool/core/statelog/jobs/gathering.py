@@ -44,7 +44,7 @@ _DETAILS: Final = ByShape(find_details)
 """Of the shapes met by this process: the logs of a cluster share them, so the next chunk brings few new ones."""
 
 Note = tuple[ChunkAccount, bytes]
-"""Of a chunk; the Overview pickled: the driver holds the notes of all chunks, a hundred thousand for as many logs."""
+"""Of a chunk; the Overview packed: the driver holds the notes of all chunks, a hundred thousand for as many logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class _GatherTask:
                 bucket = bucket_of[topic, partition] = entries.setdefault(number, [])
             bucket.append((topic, partition, chunk.number, values))
         entries[self.buckets] = [(minute.decode("latin-1"), number) for minute, number in minutes.items()]
-        return entries, (account, pickle.dumps(overview))
+        return entries, (account, zlib.compress(pickle.dumps(overview), 1))
 
 
 def gather(
@@ -101,7 +101,7 @@ def gather(
     accounts = [account for account, _ in scattered.notes]
     overview = Overview(counts=add_accounts(chunks, accounts), files=files)
     for _, part in scattered.notes:
-        overview.add(pickle.loads(part))
+        overview.add(pickle.loads(zlib.decompress(part)))
     numbers = first_lines(logs.sources, chunks, [account.lines for account in accounts])
     unknown = (
         f"{logs.sources[chunk.source].name}:{number + account.first_unknown}"

@@ -77,7 +77,7 @@ class _ReadingTask(Generic[Note]):
         done = []
         for chunk in chunks:
             found, note = self.reading(chunk, _blocks(self.sources[chunk.source], chunk))
-            done.append((shuffle.write_file(self.directory / f"chunk-{chunk.number:06d}", found), note))
+            done.append((shuffle.write_file(self.directory, "chunk", chunk.number, found), note))
         return done
 
 
@@ -150,5 +150,4 @@ class _OrderTask(Generic[Result]):
         def entries() -> Iterator[Entry]:
             results.append((yield from self.function(shuffle.read_batches(bucket[1]))))
 
-        path = self.directory / f"ordered-{bucket[0]:06d}"
-        return shuffle.write_file(path, {0: entries()}, batch=ORDERED_BATCH), results[0]
+        return shuffle.write_file(self.directory, "ordered", bucket[0], {0: entries()}, batch=ORDERED_BATCH), results[0]

@@ -22,25 +22,32 @@ _SIZE = struct.Struct("<q")
 
 
 class ShuffleFile(NamedTuple):
-    """The file that one task wrote: bucket and offset of each batch in it."""
+    """The file that one task wrote: bucket and offset of each batch in it. Files of a round differ in their numbers."""
 
-    path: str
+    stem: str
+    number: int
     buckets: "array[int]"
     offsets: "array[int]"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Batches:
-    """Where batches of entries begin: path and offset of each. The driver has one for each chunk and bucket."""
+    """Where batches of entries begin: file and offset of each. The driver has one for each chunk and bucket.
 
-    paths: list[str] = field(default_factory=list)
+    All go through the driver to the next round's tasks, and are in its JVM meanwhile: so files are numbers.
+    """
+
+    stem: str = ""
+    files: "array[int]" = field(default_factory=lambda: array("i"))
     offsets: "array[int]" = field(default_factory=lambda: array("q"))
 
 
-def write_file(path: Path, buckets: Mapping[int, Iterable[Entry]], *, batch: int = BATCH) -> ShuffleFile:
-    """Write the entries of each bucket, in batches. OSError."""
-    numbers, offsets = array("i"), array("q")
-    with path.open("wb") as file:
+def write_file(
+    directory: Path, kind: str, number: int, buckets: Mapping[int, Iterable[Entry]], *, batch: int = BATCH
+) -> ShuffleFile:
+    """Write the entries of each bucket, in batches, into the file of that kind and number. OSError."""
+    stem, numbers, offsets = f"{directory}/{kind}-", array("i"), array("q")
+    with open(_path(stem, number), "wb") as file:  # noqa: PTH123 -- as it is read
         for bucket, entries in buckets.items():
             rest = iter(entries)
             while some := list(islice(rest, batch)):
@@ -48,7 +55,7 @@ def write_file(path: Path, buckets: Mapping[int, Iterable[Entry]], *, batch: int
                 offsets.append(file.tell())
                 data = marshal.dumps(some)
                 file.write(_SIZE.pack(len(data)) + data)
-    return ShuffleFile(str(path), numbers, offsets)
+    return ShuffleFile(stem, number, numbers, offsets)
 
 
 def batches_by_bucket(files: Iterable[ShuffleFile]) -> dict[int, Batches]:
@@ -56,16 +63,20 @@ def batches_by_bucket(files: Iterable[ShuffleFile]) -> dict[int, Batches]:
     found: dict[int, Batches] = {}
     for file in files:
         for bucket, offset in zip(file.buckets, file.offsets, strict=True):
-            batches = found.get(bucket) or found.setdefault(bucket, Batches())
-            batches.paths.append(file.path)
+            batches = found.get(bucket) or found.setdefault(bucket, Batches(file.stem))
+            batches.files.append(file.number)
             batches.offsets.append(offset)
     return found
 
 
 def read_batches(batches: Batches) -> Iterator[Entry]:
     """Yield the entries of these batches; one batch at a time is in memory. OSError."""
-    for path, offset in zip(batches.paths, batches.offsets, strict=True):
-        with open(path, "rb") as file:  # noqa: PTH123 -- thousands of times
+    for number, offset in zip(batches.files, batches.offsets, strict=True):
+        with open(_path(batches.stem, number), "rb") as file:  # noqa: PTH123 -- thousands of times
             file.seek(offset)
             (size,) = _SIZE.unpack(file.read(_SIZE.size))
             yield from marshal.loads(file.read(size))  # from the file itself it would take ten times as long
+
+
+def _path(stem: str, number: int) -> str:
+    return f"{stem}{number:06d}"
