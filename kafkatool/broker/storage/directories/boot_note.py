@@ -28,17 +28,22 @@ def may_lack_data(directory: Path) -> bool:
 
     Without a note, as in a directory that Kafka made, nothing is said to lack.
     """
-    try:
-        noted = read_entries(directory / FILE, 1)
-    except CheckpointDamagedError as e:
-        log.warning("%s", e)
-        return True
-    current = boot_id()
-    return bool(noted) and current is not None and noted[0][0] != current
+    noted, current = _noted(directory), boot_id()
+    return noted is not None and current is not None and noted != current
 
 
 def note(directory: Path) -> None:
     """Note durably that nothing in it is in doubt at this start of the system. Raises OSError."""
     current = boot_id()
-    if current is not None:
+    if current is not None and _noted(directory) != current:
         write_entries(directory / FILE, [current])
+
+
+def _noted(directory: Path) -> str | None:
+    """Return what is noted, None: nothing; of a damaged note what no start of the system is called."""
+    try:
+        entries = read_entries(directory / FILE, 1)
+    except CheckpointDamagedError as e:
+        log.warning("%s", e)
+        return ""
+    return entries[0][0] if entries else None
