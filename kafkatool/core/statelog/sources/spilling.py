@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import IO, Any, Final, Generic, Protocol, TypeVar
 
-MOST_HELD: Final = 400_000
-"""Items that one list holds in memory, some 800 bytes each; what is in several lists at a time is there once."""
+MOST_HELD: Final = 200_000
+"""Items that one list holds in memory, some 800 bytes each; what is in several lists at a time is there once. A task of a
+cluster has 384 MB beside its JVM, unless told otherwise."""
 
 BATCH: Final = 200
 """Items written, and later read, at a time: a thousand runs are merged with as many batches in memory."""
