@@ -8,6 +8,7 @@ of Spark it lies where Spark's own do.
 import heapq
 import os
 import pickle
+import resource
 import tempfile
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +18,10 @@ from typing import IO, Any, Final, Generic, Protocol, TypeVar
 MOST_HELD: Final = 200_000
 """Items that one list holds in memory, some 800 bytes each; what is in several lists at a time is there once. A task of a
 cluster has 384 MB beside its JVM, unless told otherwise."""
+
+LIMIT_EACH_BYTES: Final = 6000
+"""Of the address space of a process that has a limit, as by ``spark.executor.pyspark.memory``, for each item held: a task
+has several lists, copies of them while they are written, and itself."""
 
 BATCH: Final = 200
 """Items written, and later read, at a time: a thousand runs are merged with as many batches in memory."""
@@ -40,7 +45,7 @@ class Pile(Generic[Item]):
 
     def __init__(self, key: Callable[[Item], Any] | None = None, *, ordered: bool = True) -> None:
         """Begin with nothing. Without ``key`` the items themselves are compared, unless they are not to be ordered."""
-        self._key, self._ordered = key, ordered
+        self._key, self._ordered, self._most = key, ordered, most_held()
         self._held: list[Item] = []
         self._file: IO[bytes] | None = None
         self._runs: list[list[tuple[int, int]]] = []
@@ -49,15 +54,15 @@ class Pile(Generic[Item]):
     def add(self, item: Item) -> None:
         """Add an item. OSError."""
         self._held.append(item)
-        if len(self._held) >= MOST_HELD:
+        if len(self._held) >= self._most:
             self._spill()
 
     def extend(self, items: Iterable[Item]) -> "Pile[Item]":
         """Add items, and return the pile. OSError."""
         rest = iter(items)
         while True:
-            self._held.extend(islice(rest, MOST_HELD - len(self._held)))
-            if len(self._held) < MOST_HELD:
+            self._held.extend(islice(rest, self._most - len(self._held)))
+            if len(self._held) < self._most:
                 return self
             self._spill()
 
@@ -162,6 +167,12 @@ def _merged(batches: Sequence[Iterator[list[Item]]], key: Callable[[Item], Any] 
 
 def _itself(item: Any) -> Any:
     return item
+
+
+def most_held() -> int:
+    """Return how many items a list holds in this process."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return MOST_HELD if limit == resource.RLIM_INFINITY else max(min(MOST_HELD, limit // LIMIT_EACH_BYTES), 1)
 
 
 def in_order(items: Iterable[Item], key: Callable[[Item], Any] | None = None) -> Many[Item]:

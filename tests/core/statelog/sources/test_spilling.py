@@ -1,5 +1,6 @@
 """What does not fit into memory lies in a file, and is read as if it did."""
 
+import resource
 from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import Path
@@ -53,6 +54,16 @@ def test_few_items_are_in_memory_and_no_file_is_left(tmp_path: Path, monkeypatch
     assert not list(tmp_path.iterdir())
     del many, item
     assert not open_below(tmp_path)
+
+
+@pytest.mark.spec("SCL-22X")
+@pytest.mark.parametrize(
+    ("limit", "held"),
+    [(resource.RLIM_INFINITY, spilling.MOST_HELD), (1 << 40, spilling.MOST_HELD), (300 << 20, 52_428), (100, 1)],
+)
+def test_a_process_with_little_memory_holds_less(limit: int, held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    assert spilling.most_held() == held
 
 
 class Item:
