@@ -51,8 +51,7 @@ class Lags(NamedTuple):
             )
 
 
-def _ns(wait: Wait) -> int:
-    return wait.ns
+_NONE: Final = Wait(-1, -1)
 
 
 class _Known:
@@ -79,7 +78,8 @@ class _Reader:
         self._there: dict[int, int] = {}
         self._since: dict[int, int] = {}
         self._polls_since = self._polled = -NEVER
-        self.worst: dict[int, tuple[Wait, Wait]] = {}
+        self._lags: dict[int, Wait] = {}
+        self._stalls: dict[int, Wait] = {}
 
     def assign(self, operation: Operation) -> None:
         """Begin the keys at their starts; one that it goes on with stays where it is. A group's begin when first polled."""
@@ -91,23 +91,26 @@ class _Reader:
     def _when(self, key: int, offset: int) -> int:
         return self._known[key].since(offset) if key in self._known else NEVER
 
-    def look(self, operation: Operation) -> Iterator[tuple[int, int, Wait]]:
-        """Note what was there already when a poll was asked for; yield key, begin and length of each stall."""
+    def look(self, operation: Operation) -> list[tuple[int, int]]:
+        """Note what was there already when a poll was asked for; return key and begin of each long stall."""
         asked = operation.time_invoked
         if asked - self._polled > _PAUSE_NS:
             self._polls_since = asked
+        stalled = []
         for key, there in self._there.items():
             if there >= asked:
                 continue
             begun = max(there, self._since[key])
-            lag, stall = Wait(asked - there, operation.invoked), Wait(asked - begun, operation.invoked)
-            before = self.worst.get(key, (lag, stall))
-            self.worst[key] = max(before[0], lag, key=_ns), max(before[1], stall, key=_ns)
-            if self._polls_since <= begun + _PAUSE_NS:
-                yield key, begun, stall
+            if asked - there > self._lags.get(key, _NONE).ns:
+                self._lags[key] = Wait(asked - there, operation.invoked)
+            if asked - begun > self._stalls.get(key, _NONE).ns:
+                self._stalls[key] = Wait(asked - begun, operation.invoked)
+            if asked - begun > STALLED_NS and self._polls_since <= begun + _PAUSE_NS:
+                stalled.append((key, begun))
         self._polled = operation.time
         if operation.time - asked > _PAUSE_NS:  # who knows what it did beside its poll
             self._polls_since = operation.time
+        return stalled
 
     def take(self, operation: Operation, moved: Collection[int]) -> None:
         """Move on behind what was polled, of keys that did not change hands meanwhile."""
@@ -117,6 +120,10 @@ class _Reader:
                     if key not in moved:
                         self._there[key] = self._when(key, max(offsets) + 1)
                         self._since[key] = operation.time
+
+    def worst(self) -> Iterator[tuple[int, Wait, Wait]]:
+        """Yield each key that it waited for, with its longest lag and stall."""
+        yield from ((key, self._lags[key], self._stalls[key]) for key in sorted(self._lags))
 
     def lose(self, keys: Collection[int]) -> None:
         """Forget where it was: they were taken from it, or given to it anew."""
@@ -143,21 +150,19 @@ def lags(versions: Versions) -> Lags:
             reader.assign(operation)
         elif operation.f in _POLLING:
             if operation.type == OK and any(type(part) is Poll for part in operation.parts):
-                for key, begun, stall in reader.look(operation):
-                    if stall.ns > STALLED_NS and quiet.between(begun - QUIET_NS, operation.time_invoked):
-                        known_so_far = stuck.get(key, (Wait(0, 0), operation.process))
-                        stuck[key] = max(known_so_far, (stall, operation.process), key=_wait)
+                for key, begun in reader.look(operation):
+                    stall = Wait(operation.time_invoked - begun, operation.invoked)
+                    if stall.ns > stuck.get(key, (_NONE, ""))[0].ns and quiet.between(
+                        begun - QUIET_NS, operation.time_invoked
+                    ):
+                        stuck[key] = (stall, operation.process)
             reader.take(operation, moved)
-    worst = [Lag(who, key, *reader.worst[key]) for who, reader in readers.items() for key in sorted(reader.worst)]
+    worst = [Lag(who, *each) for who, reader in readers.items() for each in reader.worst()]
     findings = []
     for key, (wait, who) in sorted(stuck.items()) if not versions.compacted else ():
         text = f"process {who} polled for {wait.ns / 1e9:.0f} s and got nothing of key {key}"
         findings.append(Finding("stuck", key, text, (wait.line,)))
     return Lags(tuple(worst), tuple(findings))
-
-
-def _wait(found: tuple[Wait, Process]) -> Wait:
-    return found[0]
 
 
 def _shown(versions: Versions) -> dict[int, dict[int, int]]:
