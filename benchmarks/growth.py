@@ -82,10 +82,10 @@ class Growth:
         self._directory = directory
         self._cluster = cluster
 
-    def measure(self, size_gb: float, workers_tried: Sequence[int]) -> None:
+    def measure(self, size_gb: float, files: int, workers_tried: Sequence[int]) -> None:
         """Make logs of about that size; print a row for each carrier and number of workers."""
         (logs := self._directory / "logs").mkdir()
-        size = sum(path.stat().st_size for path in grow(logs, int(size_gb * 1e9 / LINE_BYTES))) / 1e9
+        size = sum(path.stat().st_size for path in grow(logs, int(size_gb * 1e9 / LINE_BYTES), files)) / 1e9
         files_cpu_s = 0.0
         for carrier in ("files", "cluster"):
             one_s = 0.0
@@ -134,10 +134,11 @@ def main() -> None:
     """Parse, measure each size in turn, print."""
     parser = argparse.ArgumentParser(prog="scripts/benchmark growth", description=__doc__)
     parser.add_argument("--gb", type=float, nargs="+", default=[0.5, 1, 2], metavar="GB", help="(default 0.5 1 2)")
+    parser.add_argument("--files", type=int, default=FILES, help="in so many, of as many brokers (default %(default)s)")
     parser.add_argument("--one-up-to", type=float, metavar="GB", help="above it two workers alone (default: never)")
     parser.add_argument("--directory", type=Path, help="where the logs are made (default: TMPDIR; twice their size)")
     options = parser.parse_args()
-    print(f"{machine()} The load average was {os.getloadavg()[0]:.1f} at the start; {FILES} files.\n")
+    print(f"{machine()} The load average was {os.getloadavg()[0]:.1f} at the start; files: {options.files}.\n")
     print(f"| {' | '.join(COLUMNS)} |\n|---:|---|{'---:|' * (len(COLUMNS) - 2)}")
     with tempfile.TemporaryDirectory(prefix="kafkatool-growth-", dir=options.directory) as name:
         directory = Path(name)
@@ -145,7 +146,7 @@ def main() -> None:
             growth = Growth(directory, cluster)
             for size_gb in options.gb:
                 both = options.one_up_to is None or size_gb <= options.one_up_to
-                growth.measure(size_gb, WORKERS if both else WORKERS[1:])
+                growth.measure(size_gb, options.files, WORKERS if both else WORKERS[1:])
 
 
 if __name__ == "__main__":

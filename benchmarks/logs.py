@@ -52,13 +52,13 @@ class Run(NamedTuple):
     driver_mb: float
 
 
-def grow(directory: Path, lines: int) -> list[Path]:
-    """Repeats a real story's lines ten minutes later each time, with a topic of another name, in FILES files."""
+def grow(directory: Path, lines: int, files: int = FILES) -> list[Path]:
+    """Repeats a real story's lines ten minutes later each time, with a topic of another name, in so many files."""
     stories = [gzip.decompress(path.read_bytes()).decode("latin-1") for path in sorted(STORY.iterdir())]
-    paths = [directory / f"broker-{number + 1}.state-change.log" for number in range(FILES)]
+    paths = [directory / f"broker-{number + 1}.state-change.log" for number in range(files)]
     for number, path in enumerate(paths):
         text = [_told(line) for line in stories[number % len(stories)].splitlines(keepends=True)]
-        left, round_ = lines // FILES, 0
+        left, round_ = lines // files, 0
         with path.open("w", encoding="latin-1") as log:
             while left > 0:
                 shift = datetime.timedelta(minutes=10 * round_, milliseconds=7 * number)
