@@ -10,8 +10,7 @@ import os
 import pickle
 import resource
 import tempfile
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import IO, Any, Final, Generic, Protocol, TypeVar
 
@@ -81,8 +80,7 @@ class Pile(Generic[Item]):
 
     def __iter__(self) -> Iterator[Item]:
         runs = [self._read(run) for run in self._runs]
-        batches = _merged(runs, self._key) if self._ordered else chain.from_iterable(runs)
-        return chain.from_iterable(batches)
+        return iter(heapq.merge(*runs, key=self._key)) if self._ordered else chain.from_iterable(runs)  # type: ignore[arg-type]
 
     def _spill(self) -> None:
         if self._ordered:
@@ -100,73 +98,10 @@ class Pile(Generic[Item]):
         self._written += len(self._held)
         self._held = []
 
-    def _read(self, run: list[tuple[int, int]]) -> Iterator[list[Item]]:
-        """Yield a run's batches."""
+    def _read(self, run: list[tuple[int, int]]) -> Iterator[Item]:
         assert self._file is not None
         for at, size in run:
-            yield pickle.loads(os.pread(self._file.fileno(), size, at))
-
-
-class _Run(Generic[Item]):
-    """One of the runs that are merged: its batch at hand, and how far that is taken."""
-
-    def __init__(self, batches: Iterator[list[Item]], key: Callable[[Item], Any]) -> None:
-        self._batches, self._key = batches, key
-        self._batch, self._taken = next(batches), 0
-
-    @property
-    def first(self) -> Any:
-        """Return the key of the next item."""
-        return self._key(self._batch[self._taken])
-
-    @property
-    def last(self) -> Any:
-        """Return that of the batch's last item."""
-        return self._key(self._batch[-1])
-
-    def take(self, upto: Any, *, with_equal: bool) -> list[Item]:
-        """Take the items at hand below a key, or up to it."""
-        find = bisect_right if with_equal else bisect_left
-        end = find(self._batch, upto, self._taken, key=self._key)
-        found = self._batch[self._taken : end]
-        self._taken = end
-        return found
-
-    def has_more(self) -> bool:
-        """Tell whether there is a next item; read the next batch for it if need be."""
-        if self._taken == len(self._batch):
-            self._batch, self._taken = next(self._batches, []), 0
-        return bool(self._batch)
-
-
-def _merged(batches: Sequence[Iterator[list[Item]]], key: Callable[[Item], Any] | None) -> Iterator[list[Item]]:
-    """Merge runs, none of which is empty; yield the items in pieces. Equal ones stay in the order of their runs.
-
-    A piece ends where the first of the batches at hand does, and only runs that have some of it are touched: most runs
-    follow one another in time, so an item costs little more than its sorting with its neighbours.
-    """
-    key = key or _itself
-    runs = [_Run(one, key) for one in batches]
-    waiting = [(run.first, number) for number, run in enumerate(runs)]
-    heapq.heapify(waiting)
-    while waiting:
-        _, ends = heapq.heappop(waiting)  # the run whose batch ends first; of equal ones the earliest, which goes on
-        upto, touched = runs[ends].last, [ends]
-        while waiting and waiting[0][0] <= upto:
-            _, number = heapq.heappop(waiting)
-            touched.append(number)
-            if (last := runs[number].last, number) < (upto, ends):
-                upto, ends = last, number
-        touched.sort()
-        pieces = [taken for number in touched if (taken := runs[number].take(upto, with_equal=number <= ends))]
-        for number in touched:
-            if runs[number].has_more():
-                heapq.heappush(waiting, (runs[number].first, number))
-        yield pieces[0] if len(pieces) == 1 else sorted(chain.from_iterable(pieces), key=key)
-
-
-def _itself(item: Any) -> Any:
-    return item
+            yield from pickle.loads(os.pread(self._file.fileno(), size, at))
 
 
 def most_held() -> int:
