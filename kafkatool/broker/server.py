@@ -190,6 +190,7 @@ class Broker:
             self._running = False
             self._zookeeper.limit_waits(controlled_stop.LONGEST_WITHOUT_ZOOKEEPER_MS)
             if controlled and self.config.controlled_shutdown_enable:
+                self._replica_manager.fetchers.leave()
                 controlled_stop.ask_to_move_leaders(
                     self._zookeeper, self.config, self.broker_id, self.broker_epoch, self._give_up_waiting
                 )

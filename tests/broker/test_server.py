@@ -23,6 +23,7 @@ from kafkatool.broker.network.client_quotas import ClientQuotas, Entity, parse_e
 from kafkatool.broker.registration import controlled_stop
 from kafkatool.broker.registration import registration as health
 from kafkatool.broker.registration.registration import make_base_paths
+from kafkatool.broker.replication.following.fetcher_manager import FetcherManager
 from kafkatool.broker.replication.leading.delayed_fetch import DelayedFetch
 from kafkatool.broker.replication.replica_manager import ReplicaManager
 from kafkatool.broker.server import Broker
@@ -287,6 +288,20 @@ def test_two_brokers_in_one_process_replicate_and_a_controlled_stop_moves_the_le
         second.stop()
         wait_until(lambda: {p.leader_id for p in describe(client, "t").partitions} == {1})
         assert zk.children(BrokersZnode.PATH) == ["1"]
+
+
+@pytest.mark.spec("BRK-126")
+@pytest.mark.parametrize("controlled", [True, False])
+def test_a_broker_follows_nothing_new_from_when_it_asks_to_have_its_leaders_moved(
+    zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, controlled: bool
+) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(FetcherManager, "leave", lambda _: order.append("leave"))
+    monkeypatch.setattr(controlled_stop, "ask_to_move_leaders", lambda *_: order.append("ask"))
+    broker = Broker(config(zk_connect, tmp_path / "data", 1))
+    broker.start()
+    broker.stop(controlled=controlled)
+    assert order == (["leave", "ask"] if controlled else [])
 
 
 @pytest.mark.spec("GRP-62", "BRK-126")

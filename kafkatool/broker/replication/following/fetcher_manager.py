@@ -51,6 +51,7 @@ class FetcherManager:
     _failed: set[TopicPartition] = field(default_factory=set, init=False)
     _number: int = field(init=False)
     """Of fetchers for each leader."""
+    _leaves: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self._number = self._config.num_replica_fetchers
@@ -61,9 +62,20 @@ class FetcherManager:
         return frozenset(self._failed)
 
     def add(self, partitions: Iterable[tuple[Partition, LeaderAddress]]) -> None:
-        """Follow each in its current leader epoch, beginning in state truncating."""
+        """Follow each in its current leader epoch, beginning in state truncating; none once this broker leaves."""
         with self._lock:
-            self._add(partitions)
+            if not self._leaves:
+                self._add(partitions)
+
+    def leave(self) -> None:
+        """Follow nothing more than is followed already: this broker asks to have its leaders moved, and goes down.
+
+        Kafka's controller makes it a follower of who leads after it. Its first fetch would have that leader take it back
+        into the in-sync set, out of which the controller has just taken it, and so it would stay there, being gone, for as
+        long as nothing is written (Kafka: KIP-841).
+        """
+        with self._lock:
+            self._leaves = True
 
     def _add(self, partitions: Iterable[tuple[Partition, LeaderAddress]]) -> None:
         groups: dict[tuple[LeaderAddress, int], list[FollowedPartition]] = {}

@@ -99,6 +99,20 @@ def test_a_follower_whose_session_the_leader_lost_goes_on_in_a_new_one(tmp_path:
         eventually(lambda: same(one, two), "caught up in the new session")
 
 
+@pytest.mark.spec("BRK-126")
+def test_a_broker_that_leaves_follows_on_and_follows_nothing_new(tmp_path: Path) -> None:
+    """The next leader would take it back into the in-sync set that the controller has just taken it out of."""
+    with pair(tmp_path) as (one, two, port):
+        one.lead(isr=(1, 2))
+        follow(two, port)
+        two.manager.fetchers.leave()
+        one.produce(count=2)
+        eventually(lambda: same(one, two), "caught up")
+        one.lead(epoch=1, isr=(1, 2))
+        follow(two, port, epoch=1)
+        assert two.manager.fetchers.lags() == {}
+
+
 @pytest.mark.spec("BRK-66", "BRK-59", "BRK-67")
 @pytest.mark.parametrize("protocol", ["0.11.0", "1.1", "2.0", "2.3"])
 def test_what_only_the_follower_has_is_cut_where_the_epochs_part(tmp_path: Path, protocol: str) -> None:
