@@ -5,7 +5,7 @@ record tells (committed offsets, ends of logs) are operations, too. docs/histori
 """
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -90,6 +90,11 @@ class Operation:
         self.from_start: bool = get("from") == "start"
         events = get("rebalance")
         self.rebalance = [Rebalance(e["what"], tuple(e["keys"]), e["generation"], e["time"]) for e in events or ()]
+
+    @property
+    def moved(self) -> Collection[int]:
+        """Return the keys that changed hands meanwhile, by what its group told."""
+        return {key for event in self.rebalance for key in event.keys} if self.rebalance else ()
 
     @property
     def transactional(self) -> bool:

@@ -21,6 +21,9 @@ class Wait(NamedTuple):
     line: int
 
 
+_NONE: Final = Wait(-1, -1)
+
+
 class Lag(NamedTuple):
     """The worst of a process on a key.
 
@@ -49,9 +52,6 @@ class Lags(NamedTuple):
                 f"[line {lag.lag.line}]; stall: at most {stall.stall.ns / 1e9:.1f} s, process {stall.process} of key "
                 f"{stall.key} [line {stall.stall.line}]"
             )
-
-
-_NONE: Final = Wait(-1, -1)
 
 
 class _Known:
@@ -112,14 +112,14 @@ class _Reader:
             self._polls_since = operation.time
         return stalled
 
-    def take(self, operation: Operation, moved: Collection[int]) -> None:
+    def take(self, operation: Operation) -> None:
         """Move on behind what was polled, of keys that did not change hands meanwhile."""
-        for part in operation.parts:
-            if type(part) is Poll:
-                for key, (offsets, _) in part.runs.items():
-                    if key not in moved:
-                        self._there[key] = self._when(key, max(offsets) + 1)
-                        self._since[key] = operation.time
+        moved = operation.moved
+        for poll in operation.polls:
+            for key, (offsets, _) in poll.runs.items():
+                if key not in moved:
+                    self._there[key] = self._when(key, max(offsets) + 1)
+                    self._since[key] = operation.time
 
     def worst(self) -> Iterator[tuple[int, Wait, Wait]]:
         """Yield each key that it waited for, with its longest lag and stall."""
@@ -144,19 +144,18 @@ def lags(versions: Versions) -> Lags:
         reader = readers.get(operation.process)
         if reader is None:
             reader = readers[operation.process] = _Reader(known)
-        moved = {key for event in operation.rebalance for key in event.keys} if operation.rebalance else ()
-        reader.lose(moved)
+        reader.lose(operation.moved)
         if operation.f in ASSIGNING and operation.type != FAIL:
             reader.assign(operation)
         elif operation.f in _POLLING:
-            if operation.type == OK and any(type(part) is Poll for part in operation.parts):
+            if operation.type == OK and operation.polls:
                 for key, begun in reader.look(operation):
                     stall = Wait(operation.time_invoked - begun, operation.invoked)
                     if stall.ns > stuck.get(key, (_NONE, ""))[0].ns and quiet.between(
                         begun - QUIET_NS, operation.time_invoked
                     ):
                         stuck[key] = (stall, operation.process)
-            reader.take(operation, moved)
+            reader.take(operation)
     worst = [Lag(who, *each) for who, reader in readers.items() for each in reader.worst()]
     findings = []
     for key, (wait, who) in sorted(stuck.items()) if not versions.compacted else ():

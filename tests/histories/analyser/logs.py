@@ -209,9 +209,8 @@ def _skipped_tombstones(versions: Versions) -> Iterator[Finding]:
         if operation.f in ASSIGNING and operation.type != FAIL:
             kept = () if operation.from_start else operation.value or ()
             positions = {of: at for of, at in positions.items() if of[0] != operation.process or of[1] in kept}
-        for event in operation.rebalance:
-            for key in event.keys:
-                positions.pop((operation.process, key), None)  # another may have read on meanwhile
+        for key in operation.moved:
+            positions.pop((operation.process, key), None)  # another may have read on meanwhile
         runs = [(key, run) for poll in operation.polls for key, run in poll.runs.items() if key in tombstones]
         for key, (_, values) in runs:
             met[operation.process, key].update(values)

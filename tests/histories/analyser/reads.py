@@ -15,7 +15,7 @@ def polls(versions: Versions) -> Iterator[Finding]:
         if operation.f in ASSIGNING and operation.type != FAIL:
             kept = () if operation.from_start else operation.value or ()
             mine = positions[operation.process] = {key: mine[key] for key in kept if key in mine}
-        moved = {key for event in operation.rebalance for key in event.keys}
+        moved = operation.moved
         for key in moved:
             mine.pop(key, None)
         lasts: dict[int, int | None] = {}  # what the operation polled last of each key

@@ -109,15 +109,8 @@ def slow(text: str, faults: Mapping[int, bool]) -> History:
         ("0 assign x" + POLLS * 20 + " ; 1 s x=a@0" + POLLS * 9, {1: True}, False),
     ],
     ids=[
-        *(
-            "stuck",
-            "not for so long",
-            "it went on",
-            "did not poll throughout",
-            "sent and did not poll",
-            "newly assigned",
-            "long after a fault",
-        ),
+        *("stuck", "not for so long", "it went on", "did not poll throughout", "sent and did not poll"),
+        *("newly assigned", "long after a fault"),
         *("soon after one", "amid one", "one that has not ended"),
     ],
 )

@@ -120,8 +120,6 @@ class LogDirMoves:
             copied = self._log_manager.copy_of(partition.tp)
             if copied is not None and partition.tp not in self._moves:
                 shared = _shared(partition.log, copied)
-                if copied.gap_at is not None:  # what a power cut took of it is copied anew
-                    shared = min(shared, copied.gap_at)
                 log.info("%s moves on to %s, from offset %d", partition.tp, copied.directory.parent, shared)
                 self._begin(partition, ReplicaCopy(copied, shared if shared < copied.log_end_offset else None))
 
@@ -182,6 +180,7 @@ class LogDirMoves:
 
 
 def _shared(original: Log, copied: Log) -> int:
-    return shared_end(
+    end = shared_end(
         original.leader_epochs.entries, original.log_end_offset, copied.leader_epochs.entries, copied.log_end_offset
     )
+    return end if copied.gap_at is None else min(end, copied.gap_at)  # what a power cut took of it is copied anew

@@ -119,8 +119,7 @@ class Partition:
         with self.lock:
             log = self.log
             end = log.end
-            if log.gap_at is not None:
-                log.keep_gap()
+            log.keep_gap()
             if log.config.record_format >= RECORD_BATCHES:  # entries have no epochs, and are cut by the high watermark
                 log.leader_epochs.assign(state.leader_epoch, end.offset)
             self._adopt(state)

@@ -97,10 +97,10 @@ class Log:
     def keep_gap(self) -> None:
         """Go on with what is missing: who leads has nobody to take it from."""
         with self.state.lock:
-            if (gap := self.gap_at) is not None:
-                text = "%s: leads with offsets missing from %d on: compaction left them out, or a power cut took them"
-                log.warning(text, self.partition, gap)
-            self.state.gap_at = None
+            gap, self.state.gap_at = self.state.gap_at, None
+        if gap is not None:
+            text = "%s: leads with offsets missing from %d on: compaction left them out, or a power cut took them"
+            log.warning(text, self.partition, gap)
 
     @property
     def last_stable_offset(self) -> int:

@@ -311,7 +311,9 @@ class LogWriter:
             with state.lock:
                 if truncations != state.truncations:
                     return  # what lies below the target now may have been written behind the flush
-                reached = min(target, state.end.offset, target if state.gap_at is None else state.gap_at)
+                reached = min(target, state.end.offset)
+                if state.gap_at is not None:
+                    reached = min(reached, state.gap_at)
                 state.recovery_point = max(state.recovery_point, reached)
                 state.disk_lags = False
                 state.last_flush_ms = time.time() * 1000

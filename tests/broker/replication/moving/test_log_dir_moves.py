@@ -47,6 +47,16 @@ def written(made: World, batches: int = 10) -> Log:
     return made.partition().log
 
 
+def begin_held(made: World, batches: int = 10) -> tuple[Log, Path]:
+    """Lead, write, and begin a move to the other dir that stops after its first batch; return the log, and that dir."""
+    made.lead()
+    log = written(made, batches)
+    made.manager.on_broker_config(_HELD)
+    target = other_dir(made)
+    assert ask(made, target) is ErrorCode.NONE
+    return log, target
+
+
 def is_in(made: World, path: Path, partition: TopicPartition = TP) -> bool:
     log = made.logs.get(partition)
     return log is not None and log.directory.parent == path and made.logs.copy_of(partition) is None
@@ -174,11 +184,8 @@ def test_a_replica_that_is_not_here_is_made_where_it_was_asked_for(tmp_path: Pat
 @pytest.mark.spec("ADM-68", "ADM-69")
 def test_a_move_asked_for_again_goes_on_and_one_asked_back_is_given_up(tmp_path: Path) -> None:
     with two_dirs(tmp_path) as made:
-        made.lead()
-        log = written(made)
-        made.manager.on_broker_config(_HELD)
-        here, target = log.directory.parent, other_dir(made)
-        assert ask(made, target) is ErrorCode.NONE
+        log, target = begin_held(made)
+        here = log.directory.parent
         copy = made.logs.copy_of(TP)
         assert copy is not None and copy.directory.parent == target
         assert copy.directory.name.startswith("t-0.") and copy.directory.name.endswith("-future")
@@ -294,11 +301,8 @@ def test_a_restart_goes_on_where_the_copy_ends(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.spec("ADM-69", "BRK-137")
 def test_what_a_power_cut_took_of_a_copy_is_copied_anew(tmp_path: Path) -> None:
     with two_dirs(tmp_path) as made:
-        made.lead()
-        expected = everything(written(made, 30))
-        made.manager.on_broker_config(_HELD)
-        target = other_dir(made)
-        assert ask(made, target) is ErrorCode.NONE
+        log, target = begin_held(made, 30)
+        expected = everything(log)
         eventually(lambda: made.logs.copy_of(TP) is not None, "the copy")
     with two_dirs(tmp_path) as made:
         copied = made.logs.copy_of(TP)
@@ -314,11 +318,7 @@ def test_what_a_power_cut_took_of_a_copy_is_copied_anew(tmp_path: Path) -> None:
 @pytest.mark.spec("ADM-69", "BRK-137")
 def test_nothing_moves_while_a_power_cut_may_have_taken_records_of_it(tmp_path: Path) -> None:
     with two_dirs(tmp_path) as made:
-        made.lead()
-        log = written(made, 10)
-        made.manager.on_broker_config(_HELD)
-        target = other_dir(made)
-        assert ask(made, target) is ErrorCode.NONE
+        log, target = begin_held(made)
         partition = made.follow(epoch=1)
         log.state.gap_at = 6
         copied = made.logs.copy_of(TP)
@@ -335,11 +335,7 @@ def test_nothing_moves_while_a_power_cut_may_have_taken_records_of_it(tmp_path: 
 @pytest.mark.spec("ADM-69", "BRK-66")
 def test_a_follower_moves_too_and_cuts_both(tmp_path: Path) -> None:
     with two_dirs(tmp_path) as made:
-        made.lead()
-        log = written(made, 10)
-        made.manager.on_broker_config(_HELD)
-        target = other_dir(made)
-        assert ask(made, target) is ErrorCode.NONE
+        log, target = begin_held(made)
         partition = made.follow(epoch=1)
         partition.truncate(1, 6)
         made.manager.on_broker_config({})
@@ -358,11 +354,8 @@ def test_a_follower_moves_too_and_cuts_both(tmp_path: Path) -> None:
 @pytest.mark.parametrize("which", ["the dir it leaves", "the dir it goes to"])
 def test_a_log_dir_that_fails_in_the_middle(tmp_path: Path, which: str) -> None:
     with two_dirs(tmp_path) as made:
-        made.lead()
-        log = written(made)
-        made.manager.on_broker_config(_HELD)
-        here, target = log.directory.parent, other_dir(made)
-        assert ask(made, target) is ErrorCode.NONE
+        log, target = begin_held(made)
+        here = log.directory.parent
         made.fail_disk(here if which == "the dir it leaves" else target)
         made.manager.on_broker_config({})
         eventually(lambda: not made.manager.moves.under_way, "the move to end")
