@@ -303,12 +303,13 @@ def test_what_a_power_cut_took_of_a_copy_is_copied_anew(tmp_path: Path) -> None:
     with two_dirs(tmp_path) as made:
         log, target = begin_held(made, 30)
         expected = everything(log)
-        eventually(lambda: made.logs.copy_of(TP) is not None, "the copy")
+        copy = made.logs.copy_of(TP)
+        assert copy is not None
+        eventually(lambda: copy.log_end_offset == 2, "the first batch")
     with two_dirs(tmp_path) as made:
         copied = made.logs.copy_of(TP)
-        assert copied is not None
-        if copied.log_end_offset < 6:
-            copied.append_as_follower(memoryview(batch(2, base_offset=6, epoch=0)))
+        assert copied is not None and copied.log_end_offset == 2
+        copied.append_as_follower(memoryview(batch(2, base_offset=6, epoch=0)))
         copied.state.gap_at = 2
         made.lead(epoch=1)
         eventually(lambda: is_in(made, target), "the move to end")
