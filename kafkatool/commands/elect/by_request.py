@@ -9,14 +9,15 @@ import click
 
 from kafkatool.commands.elect.columns import CAUTION, COLUMNS
 from kafkatool.commands.shared.bootstrap import Bootstrap, connect_brokers
+from kafkatool.commands.shared.options import no_topic_text
 from kafkatool.commands.shared.output import Answer, Output, error_item
 from kafkatool.commands.shared.printable import one_line
 from kafkatool.core.errors import BrokerUnreachableError, DeadlineError, NotPermittedError, RefusedError, UsageError
 from kafkatool.core.model import topic_names
-from kafkatool.core.model.values import TopicPartition, in_number
+from kafkatool.core.model.values import TopicPartition, in_number, join_ids
 from kafkatool.core.operations.requests import elections
 from kafkatool.core.operations.requests.elections import Leaders, Outcome
-from kafkatool.core.operations.requests.topic_reading import read_topics
+from kafkatool.core.operations.requests.topic_reading import Topic, read_meant, read_topics
 from kafkatool.core.planner.plan_files import STDIN, parse_election, read_text
 from kafkatool.core.protocol.messages import elect_leaders
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -47,7 +48,7 @@ class Wanted:
     unclean: bool
     everything: bool
     partitions: tuple[TopicPartition, ...] | None
-    topic: str | None  # a regex
+    topic: str | None  # a name, or a regex
     broker: int | None
     only_imbalanced: bool
 
@@ -71,6 +72,10 @@ def wanted_of(
         raise UsageError("Option partition is only allowed if topic is used")
     if [selects, file is not None, everything].count(True) != 1 or (partition is not None and topic is None):
         raise UsageError(ONLY_ONE)
+    if only_imbalanced and kind.lower() == "unclean":
+        raise UsageError(
+            "--only-imbalanced is of preferred elections: an unclean one is of partitions without a leader"
+        )
     named: tuple[TopicPartition, ...] | None = None
     if partition is not None and topic is not None:
         named, topic = (TopicPartition(topic, partition),), None
@@ -136,12 +141,15 @@ def elect(
     with connect_brokers(bootstrap, cluster_id=cluster_id, whole_timeout_ms=whole_ms) as client:
         before: Leaders = {}
         if wanted.partitions is None or wanted.unclean or not out.is_text:  # else nothing of it would be used
-            topics = None if wanted.partitions is None else sorted({p.topic for p in wanted.partitions})
-            before = elections.partitions_of(read_topics(client, topics))
+            before = elections.partitions_of(_read_wanted(client, wanted))
         chosen = _chosen(client, wanted, before)
+        if chosen is not None and not chosen:
+            out.note(f"no partition to elect: {_why_none(client, wanted)}")
+            out.show(Answer((), (), COLUMNS, client.cluster_id))
+            return 0 if wanted.only_imbalanced else 1  # nothing to improve is well
         found: dict[TopicPartition, Outcome] = {}
         if wanted.unclean:
-            found, chosen = _without_leader(client, before, chosen or list(before))
+            found, chosen = _without_leader(client, before, list(before) if chosen is None else chosen)
         asked = None if chosen is None else len(chosen)
         size = batch_partitions or asked or 1
         batches: list[Sequence[TopicPartition] | None] = (
@@ -176,20 +184,36 @@ def elect(
     return 1 if failed else 0
 
 
+def _read_wanted(client: "ClusterClient", wanted: Wanted) -> Mapping[str, Topic]:
+    """Read the topics that may have partitions to elect."""
+    if wanted.topic is not None:
+        return read_meant(client, wanted.topic)
+    return read_topics(client, None if wanted.partitions is None else sorted({p.topic for p in wanted.partitions}))
+
+
 def _chosen(client: "ClusterClient", wanted: Wanted, before: Leaders) -> list[TopicPartition] | None:
     """Return the partitions to ask for; None: all there is."""
     if wanted.partitions is not None:
         return list(wanted.partitions)
     if wanted.everything:
         return None
-    matching = set(topic_names.select({p.topic for p in before}, wanted.topic))
     return [
         p
         for p, m in sorted(before.items())
-        if p.topic in matching
-        and (wanted.broker is None or m.replica_nodes[:1] == [wanted.broker])
+        if (wanted.broker is None or m.replica_nodes[:1] == [wanted.broker])
         and (not wanted.only_imbalanced or _would_change(client, m))
     ]
+
+
+def _why_none(client: "ClusterClient", wanted: Wanted) -> str:
+    """Say why the flags choose nothing."""
+    if wanted.topic is not None and not read_meant(client, wanted.topic):
+        return no_topic_text(wanted.topic, list(read_topics(client)))
+    if wanted.only_imbalanced:
+        return "an election would change none"
+    if wanted.broker is not None:
+        return f"none prefers broker {wanted.broker}; brokers that are up: {join_ids(sorted(client.brokers))}"
+    return "there is none"
 
 
 def _would_change(client: "ClusterClient", partition: Any) -> bool:

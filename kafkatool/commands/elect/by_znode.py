@@ -95,7 +95,7 @@ def _run(o: Options) -> int:
     with connect(o.zookeeper, cluster_id=o.cluster_id, zk_max_bytes=o.zk_max_bytes) as zk:
         view = read_cluster(zk, None if wanted is None else {p.topic for p in wanted})
         if o.topic is not None:
-            chosen = set(topic_names.select(view.topics, o.topic))
+            chosen = set(topic_names.meant(view.topics, o.topic))
             wanted = tuple(p for p in view.partitions() if p.topic in chosen)
             if o.report:
                 if not chosen:
@@ -213,7 +213,7 @@ def _show(o: Options, result: ElectionResult, selection: Selection) -> None:
 def _why_none(o: Options, selection: Selection) -> str:
     if selection.skipped or selection.never_led or selection.unknown:
         return "no partition to elect"
-    if o.topic is not None and not topic_names.select(selection.view.topics, o.topic):
+    if o.topic is not None and not topic_names.meant(selection.view.topics, o.topic):
         return f"no partition to elect: {no_topic_text(o.topic, list(selection.view.topics))}"
     if o.broker is not None:
         registered = join_ids(sorted(selection.view.brokers), ", ") or "none"

@@ -16,7 +16,7 @@ from kafkatool.core.errors import BrokerAnswerError, NotPermittedError, RefusedE
 from kafkatool.core.model.topic_names import COLLISION_WARNING, has_collision_chars, is_legal, select
 from kafkatool.core.model.uuids import parse_uuid
 from kafkatool.core.operations.requests import planned, topics
-from kafkatool.core.operations.requests.topic_reading import Topic, missing, read_topics
+from kafkatool.core.operations.requests.topic_reading import Topic, missing, read_meant, read_topics
 from kafkatool.core.operations.requests.topics import NewTopic
 from kafkatool.core.operations.topics.description import FILTERS
 from kafkatool.core.operations.topics.replica_lists import check_replica_lists
@@ -349,20 +349,11 @@ def delete(
 
 
 def _matching(client: "ClusterClient", pattern: str, *, if_exists: bool) -> dict[str, Topic]:
-    """Read the topics to change: the one of exactly that name, else those that match. Raises RefusedError: none.
-
-    Where the one of that name may be there unseen, no other is taken for it.
-    """
-    if is_legal(pattern):
-        if named := read_topics(client, [pattern]):
-            return named
-        if isinstance(refused := _missing(client, pattern, ()), NotPermittedError):
-            raise refused
-    existing = read_topics(client)
-    names = select(existing, pattern)
-    if not names and not if_exists:
-        raise _missing(client, pattern, existing)
-    return {name: existing[name] for name in names}
+    """Read the topics to change. Raises RefusedError: there is none, or the one of that name may be there unseen."""
+    found = read_meant(client, pattern)
+    if not found and not if_exists:
+        raise _missing(client, pattern, read_topics(client))
+    return found
 
 
 def _wait_until_gone(client: "ClusterClient", wanted: Sequence[Topic], wait_s: float) -> list[str]:

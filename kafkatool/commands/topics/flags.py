@@ -89,15 +89,12 @@ def known_to_brokers(out: Output, zk: "ZooKeeper", names: Iterable[str]) -> froz
 
 
 def matching(zk: "ZooKeeper", pattern: str, zookeeper: str, *, if_exists: bool) -> list[str]:
-    """Read the topics to change. Raises RefusedError when there are none (TOP-12), or the pattern is none.
-
-    A topic of exactly that name is meant alone: who types ``a.b`` does not think of ``a-b``.
-    """
-    from kafkatool.core.model.topic_names import select
+    """Read the topics to change. Raises RefusedError when there are none (TOP-12), or the pattern is none."""
+    from kafkatool.core.model.topic_names import meant
     from kafkatool.core.zookeeper.znodes import TopicsZnode
 
     existing = zk.children(TopicsZnode.PATH) or []
-    found = [pattern] if pattern in existing else select(existing, pattern)
+    found = meant(existing, pattern)
     if not found and not if_exists:
         now = no_topic_text(pattern, existing)
         raise RefusedError(f"Topic {pattern} does not exist on ZK path {zookeeper}", now=now)

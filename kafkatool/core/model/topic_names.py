@@ -4,7 +4,7 @@ Texts are those of Kafka 0.10.2.1 (Topic.scala, TopicFilter.scala, AdminUtils.sc
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from kafkatool.core.errors import RefusedError
@@ -80,3 +80,11 @@ def select(topics: Iterable[str], pattern: str | None) -> list[str]:
     except re.error as e:
         raise RefusedError(f"{text} is an invalid regex.", now=f"regex: {e}; .* matches all topics") from e
     return sorted(t for t in topics if wanted.fullmatch(t))
+
+
+def meant(topics: Collection[str], pattern: str) -> list[str]:
+    """Select the topics that are to be changed: that of exactly this name alone, else those that match.
+
+    Who types ``a.b`` does not think of ``a-b``.
+    """
+    return [pattern] if pattern in topics else select(topics, pattern)

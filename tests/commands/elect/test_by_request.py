@@ -46,6 +46,19 @@ def _topic(name: str) -> MetadataResponseTopic:
     return MetadataResponseTopic(topic=name, partitions=partitions)
 
 
+def _known_by_name(broker: FakeBroker, *names: str, hidden: MetadataResponseTopic | None = None) -> None:
+    """Have it tell of those topics, and of no other that it is asked for; ``hidden`` only to who asks by name."""
+
+    def told(request: metadata.MetadataRequest) -> object:
+        if request.topics is None:
+            return broker.metadata([_topic(name) for name in names])
+        asked = [t.topic for t in request.topics]
+        unseen = [hidden] if hidden is not None and hidden.topic in asked else []
+        return broker.metadata([_topic(name) for name in names if name in asked] + unseen)
+
+    broker.answers[metadata.API.key] = told
+
+
 def _answers(broker: FakeBroker, codes: dict[int, tuple[int, str | None]], *, top: int = 0) -> None:
     partitions = [
         ElectLeadersResponsePartition(partition=p, error_code=code, error_message=message)
@@ -331,6 +344,55 @@ def test_unclean_asks_first_and_only_for_what_has_no_leader(broker: FakeBroker) 
     found = _run(broker, *flags)
     statuses = {item["status"] for item in orjson.loads(found.stdout)["items"]}
     assert (found.exit_code, statuses) == (0, {"has_leader"})
+
+
+@pytest.mark.spec("ADM-50")
+@pytest.mark.parametrize(
+    ("chosen", "why"),
+    [
+        (("--topic", "tt"), "no topic matches 'tt'; near: t"),
+        (("--topic", "x.*"), "no topic of 1 matches 'x.*'; kt topics list shows them"),
+        (("--broker", "7"), "none prefers broker 7; brokers that are up: 1,2"),
+        (("--topic", "t", "--broker", "7"), "none prefers broker 7; brokers that are up: 1,2"),
+    ],
+)
+def test_an_unclean_election_of_what_nothing_is_chosen_by_elects_nothing(
+    broker: FakeBroker, chosen: tuple[str, ...], why: str
+) -> None:
+    """Partition 3 has no leader: whoever mistypes the topic must not lose its records."""
+    _answers(broker, {3: (0, None)})
+    _known_by_name(broker, "t")
+    for flags in ((), ("--dry-run",), ("--output", "json")):
+        found = _run(broker, "--election-type", "unclean", *chosen, "--force", *flags)
+        assert found.exit_code == 1 and f"no partition to elect: {why}\n" in found.stderr, found.output
+        assert "ElectLeaders" not in found.stdout
+    assert not _asked(broker)
+    usage = _run(broker, "--election-type", "unclean", "--only-imbalanced", "--force")
+    assert usage.exit_code == 2 and "--only-imbalanced is of preferred elections" in usage.stderr
+    preferred = _run(broker, *chosen)
+    assert preferred.exit_code == 1 and f"no partition to elect: {why}\n" in preferred.stderr
+    assert not _asked(broker)
+
+
+@pytest.mark.spec("ADM-45")
+def test_where_an_election_would_change_nothing_all_is_well(broker: FakeBroker) -> None:
+    found = _run(broker, "--only-imbalanced", "--broker", 9)
+    assert (found.exit_code, found.stdout) == (0, "") and "an election would change none" in found.stderr
+    assert not _asked(broker)
+
+
+@pytest.mark.spec("ADM-50")
+def test_a_topic_of_exactly_that_name_is_meant_alone(broker: FakeBroker) -> None:
+    _known_by_name(broker, "pay.v1", "pay-v1", "payXv1")
+    _answers(broker, {})
+    for name, topics in (("pay.v1", ["pay.v1"]), ("pay.?v1", ["pay-v1", "pay.v1", "payXv1"])):
+        _run(broker, "--election-type", "unclean", "--topic", name, "--force")
+        assert [t.topic for t in _asked(broker)[-1].topics or []] == topics
+    denied = MetadataResponseTopic(topic="pay.v1", error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, partitions=[])
+    _known_by_name(broker, "pay-v1", hidden=denied)
+    found = _run(broker, "--election-type", "unclean", "--topic", "pay.v1", "--force")
+    assert found.exit_code == 1 and "not permitted: Describe on topic pay.v1" in found.output
+    assert len(_asked(broker)) == 2
 
 
 @pytest.mark.spec("ADM-50")

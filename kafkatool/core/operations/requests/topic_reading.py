@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, TypeVar
 from kafkatool.core.client.cluster import ClusterClient
 from kafkatool.core.client.rights import EVERY_TOPIC
 from kafkatool.core.errors import NotPermittedError, RefusedError
+from kafkatool.core.model import topic_names
 from kafkatool.core.model.values import Assignment, TopicPartition
 from kafkatool.core.protocol.messages import metadata
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -59,10 +60,28 @@ def replicas_in(
     return {p: r for p in partitions if (r := assigned.get(p.topic, {}).get(p.partition)) is not None}
 
 
+def read_meant(client: ClusterClient, pattern: str) -> dict[str, Topic]:
+    """Read the topics to change: that of exactly this name alone, else those that match.
+
+    Raises NotPermittedError where one of that name may be there unseen: no other is taken for it.
+    """
+    if topic_names.is_legal(pattern):
+        if named := read_topics(client, [pattern]):
+            return named
+        if refused := _hidden(client, pattern):
+            raise refused
+    existing = read_topics(client)
+    return {name: existing[name] for name in topic_names.select(existing, pattern)}
+
+
 def missing(client: ClusterClient, topic: str, otherwise: _Refused) -> _Refused | NotPermittedError:
     """Return why a topic that was asked for was not told: it may not be described, or it is as ``otherwise`` says."""
+    return _hidden(client, topic) or otherwise
+
+
+def _hidden(client: ClusterClient, topic: str) -> NotPermittedError | None:
+    """Take out that a topic may not be described, if it was told so."""
     refused = client.unseen.take(f"topic {topic}")
-    if refused is None:
-        return otherwise
-    client.unseen.take(EVERY_TOPIC)  # it says less
+    if refused is not None:
+        client.unseen.take(EVERY_TOPIC)  # it says less
     return refused
