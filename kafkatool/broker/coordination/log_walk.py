@@ -10,8 +10,8 @@ from kafkatool.core.protocol.records.batches import BatchHeader, Record, check_c
 
 def walk(
     source: Log, buffer_size: int, wanted: Callable[[], bool], apply: Callable[[BatchHeader, Iterable[Record]], None]
-) -> bool:
-    """Apply each batch from log start to log end, read in pieces. False: no longer ``wanted`` (leadership went).
+) -> int | None:
+    """Apply each batch from log start to log end, read in pieces. Return the end; None: no longer ``wanted``.
 
     The log end, not the high watermark: the elected leader's log is the truth. It also ends when a read brings
     nothing, since compaction can leave a gap at the end. Raises StorageError, CorruptRecordsError for a batch that is
@@ -19,8 +19,8 @@ def walk(
     """
     offset = source.log_start_offset
     while offset < (end := source.log_end_offset):
-        if not wanted():
-            return False
+        if not wanted():  # leadership went
+            return None
         try:
             read = source.read(offset, buffer_size, end, min_one_batch=True)
             records = read.records.read() if isinstance(read.records, FileRegion) else read.records
@@ -42,4 +42,4 @@ def walk(
         if after == offset:
             break
         offset = after
-    return True
+    return offset

@@ -18,7 +18,7 @@ from kafkatool.broker.groups.group import Effect, Group, StoreGroup
 from kafkatool.broker.groups.handed_out import HandedOut
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked, SyncResult
 from kafkatool.broker.groups.offsets import Commit
-from kafkatool.broker.groups.owned import OwnedGroup, OwnedGroups
+from kafkatool.broker.groups.owned import OwnedGroup, OwnedGroups, TransactionEnd
 from kafkatool.broker.groups.records import GroupKey, Key, OffsetKey, OffsetValue, storable
 from kafkatool.broker.groups.states import GroupState
 from kafkatool.broker.groups.writer import GroupsWriter, TransactionalProducer, protocol_version
@@ -359,10 +359,11 @@ class GroupCoordinator:
 
     def end_transaction(self, number: int, producer_id: int, *, committed: bool, log_offset: int) -> None:
         """Put in force, or drop, what the producer has committed in this partition: its marker is replicated (TXN-86)."""
-        for owned in self.groups.take_committing(number, producer_id):
+        end = TransactionEnd(producer_id, committed, log_offset)
+        for owned in self.groups.take_committing(number, end):
             with owned.lock:
                 if not self.groups.is_lost(owned):
-                    owned.group.offsets.end_transaction(producer_id, committed=committed, log_offset=log_offset)
+                    owned.group.offsets.end_transaction(**end._asdict())
 
     def _may_commit(self, group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         if group.state is GroupState.DEAD:

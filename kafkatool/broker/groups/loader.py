@@ -47,6 +47,9 @@ class Loaded:
     offsets: defaultdict[str, CommittedOffsets] = field(default_factory=lambda: defaultdict(CommittedOffsets))
     damaged: dict[str, set[Key]] = field(default_factory=dict)
     open_transactions: dict[int, set[str]] = field(default_factory=dict)  # producer id -> groups it commits for
+    end: int = 0
+    """The offset behind the last record that was read."""
+
     _partitions: dict[TopicPartition, TopicPartition] = field(default_factory=dict)  # one object for all groups
 
     def group_ids(self) -> set[str]:
@@ -108,10 +111,12 @@ class Loaded:
             )
             return
         _, kind = _MARKER_KEY.unpack_from(key)
-        for group in self.open_transactions.pop(header.producer_id, ()):
-            self.offsets[group].end_transaction(
-                header.producer_id, committed=kind == _COMMIT_MARKER, log_offset=header.base_offset
-            )
+        self.end_transaction(header.producer_id, committed=kind == _COMMIT_MARKER, log_offset=header.base_offset)
+
+    def end_transaction(self, producer_id: int, *, committed: bool, log_offset: int) -> None:
+        """Put in force, or drop, what the producer's open transaction holds: its marker stands at that offset."""
+        for group in self.open_transactions.pop(producer_id, ()):
+            self.offsets[group].end_transaction(producer_id, committed=committed, log_offset=log_offset)
 
     def _apply_group(self, key: GroupKey, record: Record) -> None:
         if record.value is None:
@@ -138,4 +143,8 @@ class Loaded:
 def load(source: Log, buffer_size: int, wanted: Callable[[], bool]) -> Loaded | None:
     """Read from log start to log end. None: no longer ``wanted``. Raises StorageError, CorruptRecordsError: see ``walk``."""
     loaded = Loaded(str(source.partition))
-    return loaded if walk(source, buffer_size, wanted, loaded.apply) else None
+    end = walk(source, buffer_size, wanted, loaded.apply)
+    if end is None:
+        return None
+    loaded.end = end
+    return loaded

@@ -7,6 +7,8 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import NamedTuple
 
 from kafkatool.broker.coordination.clock import CoordinatorClock
 from kafkatool.broker.coordination.led_topic import LedTopic
@@ -45,6 +47,14 @@ class OwnedGroup:
     since: int
     lock: threading.RLock = field(default_factory=threading.RLock)
     deadline: TimerTask | None = None
+
+
+class TransactionEnd(NamedTuple):
+    """A replicated marker in a partition of ``__consumer_offsets``, and where it stands (TXN-86)."""
+
+    producer_id: int
+    committed: bool
+    log_offset: int
 
 
 class OwnedGroups:
@@ -89,6 +99,7 @@ class OwnedGroups:
             str, OwnedGroup
         ] = {}  # made by requests, the oldest first; what became of them is looked at late
         self._committing: dict[int, dict[int, set[str]]] = {}  # by partition and producer id: groups it commits for
+        self._ended: dict[int, list[TransactionEnd]] = {}  # by partition that is being loaded
         self._lock = threading.Lock()
 
     # --- where a group is (GRP-3, 8) ------------------------------------------------------------------------------
@@ -195,10 +206,16 @@ class OwnedGroups:
         with self._lock:
             self._committing.setdefault(owned.partition, {}).setdefault(producer_id, set()).add(owned.group.id)
 
-    def take_committing(self, number: int, producer_id: int) -> list[OwnedGroup]:
-        """Return the groups of a partition for which the producer has committed offsets; its transaction is over."""
+    def take_committing(self, number: int, end: TransactionEnd) -> list[OwnedGroup]:
+        """Return the groups of a partition for which the producer has committed offsets; its transaction is over.
+
+        While the partition is being loaded there are none yet: its end is heeded by the load.
+        """
         with self._lock:
-            ids = self._committing.get(number, {}).pop(producer_id, ())
+            if self.partitions.get(number) is Ownership.LOADING:
+                self._ended.setdefault(number, []).append(end)
+                return []
+            ids = self._committing.get(number, {}).pop(end.producer_id, ())
             groups = self._groups.get(number, {})
             return [groups[id_] for id_ in ids if id_ in groups]
 
@@ -274,6 +291,9 @@ class OwnedGroups:
         with self._lock:
             if not self.partitions.finish_load(number, epoch):
                 return
+            for end in sorted(self._ended.pop(number, ()), key=attrgetter("log_offset")):
+                if end.log_offset >= loaded.end:  # else it was read, and what is open may be of a later transaction
+                    loaded.end_transaction(**end._asdict())
             self._groups[number] = groups
             self._broken[number] = broken
             self._committing[number] = loaded.open_transactions
@@ -288,6 +308,7 @@ class OwnedGroups:
                 del self._new[group_id]
             self._committing.pop(number, None)
             self._broken.pop(number, None)
+            self._ended.pop(number, None)
         for owned in gone.values():
             with owned.lock:
                 effects = owned.group.die()

@@ -54,4 +54,4 @@ class Loaded:
 def load(source: Log, buffer_size: int, wanted: Callable[[], bool]) -> Loaded | None:
     """Read from log start to log end. None: no longer ``wanted``. Raises StorageError, CorruptRecordsError: see ``walk``."""
     loaded = Loaded(str(source.partition))
-    return loaded if walk(source, buffer_size, wanted, loaded.apply) else None
+    return None if walk(source, buffer_size, wanted, loaded.apply) is None else loaded

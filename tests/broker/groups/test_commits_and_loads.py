@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kafkatool.broker.groups import owned
 from kafkatool.broker.groups.coordinator import OffsetToCommit
 from kafkatool.broker.groups.loader import Loaded, load
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked
@@ -380,6 +381,83 @@ def test_a_marker_ends_the_transaction_of_its_producer_alone(stage: Stage) -> No
     stage.replica.log.append_as_leader(marker(commit=True, producer=(7, 0), base_offset=0), 0, origin_client=False)
     stage.lead()
     assert stage.fetch() == (ErrorCode.NONE, {A: 7})
+
+
+def _hold(stage: Stage, offset: int) -> None:
+    """Append a commit of A in a transaction of producer 7."""
+    record = Record(0, 0, encode_key(OffsetKey("g", *A)), offset_value(offset), ())
+    batch = encode_batch([record], producer_id=7, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL)
+    stage.replica.log.append_as_leader(batch, 0, origin_client=False, verification=UNVERIFIED)
+
+
+@pytest.mark.spec("GRP-12", "TXN-86", "TXN-87")
+@pytest.mark.parametrize(("committed", "offsets"), [(True, {A: 9}), (False, {A: 1})])
+@pytest.mark.parametrize("when", ["read", "about to be taken over"])
+def test_a_marker_that_comes_during_a_load_is_not_lost(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, when: str, committed: bool, offsets: dict[Any, int]
+) -> None:
+    """It is replicated here, the new leader, behind what the load has read: nobody will tell of it again."""
+    fill(stage, [(OffsetKey("g", "t", 0), offset_value(1))])
+    _hold(stage, 9)
+    groups = stage.coordinator.groups
+
+    def marked() -> None:
+        log = stage.replica.log
+        at = log.log_end_offset
+        log.append_as_leader(marker(commit=committed, producer=(7, 0), base_offset=0), 0, origin_client=False)
+        stage.coordinator.end_transaction(0, 7, committed=committed, log_offset=at)
+
+    def loading(*args: Any) -> Loaded | None:
+        loaded = load(*args)
+        if when == "read":
+            marked()
+        return loaded
+
+    def restored(*args: Any) -> Any:
+        made = new_group(*args)
+        if when != "read":
+            marked()
+        return made
+
+    new_group = groups._new_group
+    monkeypatch.setattr(owned, "load", loading)
+    monkeypatch.setattr(groups, "_new_group", restored)
+    stage.lead()
+    assert stage.fetch() == (ErrorCode.NONE, offsets)
+    assert stage.coordinator.fetch_offsets("g", None, stable=True).unstable == set()
+    monkeypatch.undo()
+    stage.restart()
+    assert stage.fetch() == (ErrorCode.NONE, offsets), "as the next load has it"
+
+
+@pytest.mark.spec("TXN-86")
+def test_a_marker_that_the_load_has_read_ends_nothing_that_came_after_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _hold(stage, 9)
+    at = stage.replica.log.log_end_offset
+    stage.replica.log.append_as_leader(marker(commit=True, producer=(7, 0), base_offset=0), 0, origin_client=False)
+    _hold(stage, 12)
+
+    def told_late(*args: Any) -> Loaded | None:
+        stage.coordinator.end_transaction(0, 7, committed=False, log_offset=at)
+        return load(*args)
+
+    monkeypatch.setattr(owned, "load", told_late)
+    stage.lead()
+    assert stage.fetch() == (ErrorCode.NONE, {A: 9})
+    assert stage.coordinator.fetch_offsets("g", None, stable=True).unstable == {A}
+
+
+def test_what_was_heard_in_a_load_that_was_lost_is_of_no_other(stage: Stage) -> None:
+    groups = stage.coordinator.groups
+    groups.partitions.begin_load(0, 1)
+    stage.coordinator.end_transaction(0, 7, committed=True, log_offset=100)
+    stage.epoch = 1
+    stage.follow()
+    _hold(stage, 9)
+    stage.lead()
+    assert stage.fetch() == (ErrorCode.NONE, {})
 
 
 class LookedBehind:
