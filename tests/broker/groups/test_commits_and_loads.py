@@ -13,6 +13,7 @@ import pytest
 
 from kafkatool.broker.groups import owned
 from kafkatool.broker.groups.coordinator import OffsetToCommit
+from kafkatool.broker.groups.group import Group
 from kafkatool.broker.groups.loader import Loaded, load
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked
 from kafkatool.broker.groups.records import (
@@ -399,7 +400,6 @@ def test_a_marker_that_comes_during_a_load_is_not_lost(
     """It is replicated here, the new leader, behind what the load has read: nobody will tell of it again."""
     fill(stage, [(OffsetKey("g", "t", 0), offset_value(1))])
     _hold(stage, 9)
-    groups = stage.coordinator.groups
 
     def marked() -> None:
         log = stage.replica.log
@@ -413,15 +413,13 @@ def test_a_marker_that_comes_during_a_load_is_not_lost(
             marked()
         return loaded
 
-    def restored(*args: Any) -> Any:
-        made = new_group(*args)
+    def restored(*args: Any, **options: Any) -> Group:
         if when != "read":
             marked()
-        return made
+        return Group(*args, **options)
 
-    new_group = groups._new_group
     monkeypatch.setattr(owned, "load", loading)
-    monkeypatch.setattr(groups, "_new_group", restored)
+    monkeypatch.setattr(owned, "Group", restored)
     stage.lead()
     assert stage.fetch() == (ErrorCode.NONE, offsets)
     assert stage.coordinator.fetch_offsets("g", None, stable=True).unstable == set()
