@@ -364,18 +364,27 @@ class TransactionCoordinator:
     def _await_news(self, entry: Entry) -> None:
         """Keep an id in flight whose record found no leader here, until the coordinator hears that the partition is lost.
 
-        The record may be in force, so nothing that is known of the id may be told (TXN-13). Is there no such news, the id
-        goes on.
+        The record may be in force, so nothing that is known of the id may be told (TXN-13). If it says that a transaction is
+        complete, its successor may have begun the producer's next one, which a marker sent once more would end. Should this
+        broker lead after all, the id goes on: what is complete is stored again, and no marker is.
         """
 
-        def go_on() -> None:
+        def look() -> None:
+            lost = entry.gone or self.owned.is_lost(entry)
+            if not (lost or self.owned.leads(entry.partition)):
+                self._await_news(entry)  # it is on its way
+                return
             with entry.lock:
-                entry.in_flight = None
-                if entry.value is not None and entry.value.state in PREPARED:
-                    entry.unmarked = frozenset(entry.value.partitions)  # all again, as after a load
-            self._go_on(entry)
+                to, value = entry.in_flight, entry.value
+                completing = not lost and value is not None and value.state in PREPARED
+                if not completing:
+                    entry.in_flight = None
+            if completing and to is not None:
+                self._complete(entry, to, _SHORTEST_WAIT_MS)
+            else:
+                self._go_on(entry)
 
-        self._scheduler.once("transaction-outcome", go_on, delay_ms=_SHORTEST_WAIT_MS)
+        self._scheduler.once("transaction-outcome", look, delay_ms=_SHORTEST_WAIT_MS)
 
     def _await_outcome(self, entry: Entry, to: Transaction, next_offset: int) -> None:
         """Keep the id in flight until it is known whether its record is replicated (TXN-21)."""

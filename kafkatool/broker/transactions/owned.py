@@ -131,6 +131,11 @@ class OwnedTransactions:
         """Tell whether its partition was lost since it came; it may be here again (TXN-14)."""
         return self.partitions.owned_since(entry.partition) != entry.since
 
+    def leads(self, number: int) -> bool:
+        """Tell whether this broker leads the partition now; the coordinator hears of a change a little later."""
+        partition = self._replica_manager.partitions.get(self.topic.partition(number))
+        return partition is not None and partition.is_leader
+
     def forget(self, entry: Entry) -> None:
         with self._lock:
             entries = self._entries.get(entry.partition, {})

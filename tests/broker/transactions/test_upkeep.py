@@ -425,12 +425,18 @@ def test_a_set_of_partitions_too_large_for_the_topic_is_refused_and_the_id_stays
     assert on.add("id", mine, *many) is NONE
 
 
-def unheard(on: Stage, patch: pytest.MonkeyPatch, code: ErrorCode) -> None:
-    """Have the next record written, and the coordinator told ``code`` of it, as when the replicas are slow or too few."""
+def unheard(on: Stage, patch: pytest.MonkeyPatch, code: ErrorCode, *, after: int = 0) -> None:
+    """Have the coordinator's next write, ``after`` so many others, told as that failure, though it is in the log."""
     writer: Any = on.coordinator._writer  # noqa: SLF001  # the real one waits for half a minute first
     real = writer.append
+    left = after
 
     def append(number: int, records: Any, *, still: Any, done: Callable[[AppendResult], None]) -> None:
+        nonlocal left
+        if left:
+            left -= 1
+            real(number, records, still=still, done=done)
+            return
         patch.setattr(writer, "append", real)
         real(number, records, still=still, done=lambda _: None)
         done(AppendResult(code, next_offset=on.world.partition(OWN).log.log_end_offset))
@@ -530,6 +536,41 @@ def test_a_record_that_timed_out_is_let_go_with_the_partition(on: Stage, monkeyp
     on.coordinator.on_leadership_change([], [on.world.partition(OWN)])
     on.settle()
     assert told == [ErrorCode.NOT_COORDINATOR] and on.markers(HERE, mine.producer_id) == []
+
+
+@pytest.mark.spec("TXN-13", "TXN-21", "TXN-56")
+def test_that_a_transaction_is_complete_may_be_known_elsewhere_before_it_is_heard_here(
+    on: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record is in force, another broker leads, and the producer has begun again: no marker may be sent once more."""
+    mine = on.init("id")[1]
+    assert on.add("id", mine, HERE) is NONE
+    unheard(on, monkeypatch, ErrorCode.NOT_LEADER_FOR_PARTITION, after=1)
+    told: list[ErrorCode] = []
+    on.coordinator.end("id", mine, committed=True, done=told.append)
+    assert told == [NONE] and on.markers(HERE, mine.producer_id) == [(mine.epoch, True)]
+    on.world.follow(OWN, epoch=5)  # the coordinator has not been told yet
+    for _ in range(3):
+        (look,) = on.take_jobs()
+        look()
+    assert on.markers(HERE, mine.producer_id) == [(mine.epoch, True)]
+    on.coordinator.on_leadership_change([], [on.world.partition(OWN)])
+    on.settle()
+    assert on.markers(HERE, mine.producer_id) == [(mine.epoch, True)]
+    assert on.coordinator.describe("id") is ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.spec("TXN-21", "TXN-56")
+def test_that_a_transaction_is_complete_is_stored_again_where_this_broker_leads_after_all(
+    on: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = on.init("id")[1]
+    assert on.add("id", mine, HERE) is NONE
+    unheard(on, monkeypatch, ErrorCode.KAFKA_STORAGE_ERROR, after=1)
+    assert on.end("id", mine, committed=True) is NONE
+    assert state_of(on) is TransactionState.COMPLETE_COMMIT
+    assert on.markers(HERE, mine.producer_id) == [(mine.epoch, True)], "one marker, though two records"
+    assert on.add("id", mine, HERE) is NONE
 
 
 @pytest.mark.spec("TXN-21")
