@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from kafkatool.core.statelog.lines.details import Details, read_numbers, read_recovery_state
 from kafkatool.core.statelog.sources.chunks import Record
@@ -89,18 +89,22 @@ def _restored(values: tuple[Any, ...]) -> Observation:
     return tuple.__new__(Observation, values)
 
 
-Values = TypeVar("Values", bound=tuple[Any, ...])
-"""An Observation, or the plain tuple of it that goes from the first round to the second."""
+Said = tuple[Any, ...]
+"""What a line says: the values of an Observation from ``event`` on. Many lines say the same, and share it."""
 
-_AT: Final = {name: at for at, name in enumerate(Observation._fields)}
-_TARGETS, _LEADER_EPOCH, _TEXT = _AT["targets"], _AT["leader_epoch"], _AT["text"]
+Heard = tuple[str, int, str, int, int, int, Said]
+"""Topic and partition, time, log, offset and line: an Observation on its way from the first round to the second."""
+
+_SAID: Final = Observation._fields[4:]
+_AT: Final = {name: at for at, name in enumerate(_SAID)}
+_CONTENT, _TARGETS, _LEADER_EPOCH, _TEXT = _AT["controller"], _AT["targets"], _AT["leader_epoch"], _AT["text"]
 _NOT_OF_IGNORED: Final = ("leader", "leader_epoch", "isr", "partition_epoch")
 
 
 class Statement:
     """What lines of one shape say of partitions: which values of an Observation stand where, and those that are given."""
 
-    __slots__ = ("_given", "_numbers", "_numbers_of", "_spans", "_told", "_words")
+    __slots__ = ("_given", "_readers", "_spans", "explains", "words_of")
 
     def __init__(self, details: Details, event: str, actor_id: slice) -> None:
         """Take the details of the shape, and the event and the writer's place among them, which are there."""
@@ -124,34 +128,32 @@ class Statement:
         if event in IGNORED:
             places |= dict.fromkeys(_NOT_OF_IGNORED, (None, int))
         told = [(_AT[name], at, read) for name, (at, read) in places.items() if at is not None]
-        self._told = [(at, place, read) for at, place, read in told if read is not int]
-        self._numbers = [at for at, _, read in told if read is int]
+        self._readers = [(at, read) for at, _, read in told]
         # Twice the writer, which a single one would not be a tuple of.
-        self._numbers_of = itemgetter(*(place for _, place, read in told if read is int), actor_id)
-        self._words = event in FAILURES or event in IGNORED or event == DISK_FAILED
+        self.words_of: Callable[[bytes], tuple[bytes, ...]] = itemgetter(*(place for _, place, _ in told), actor_id)
+        """Returns of a line the words that all it says is in, but for what went wrong (``explains``)."""
+        self.explains = event in FAILURES or event in IGNORED or event == DISK_FAILED
         given: dict[str, Any] = {"event": event, "actor": details.actor, "targets": (), "mode": details.shape.mode}
-        given["text"] = None if self._words else details.from_state
-        self._given = [given.get(name) for name in Observation._fields]
+        given["text"] = None if self.explains else details.from_state
+        self._given = [given.get(name) for name in _SAID]
         self._spans = details.shape.spans
 
     @property
     def tells_isr(self) -> bool:
         """Tell if the lines have a partition's ISR and are of those that tell also of the leader's own changes."""
-        isr_told = any(at == _AT["isr"] for at, _, _ in self._told)
+        isr_told = any(at == _AT["isr"] for at, _ in self._readers)
         return isr_told and self._given[_AT["event"]] in ("metadata_cached", "update_metadata_sent")
 
-    def values(self, record: Record, source: int, line_number: int) -> tuple[Any, ...]:
-        """Return the values of the Observation that a record is."""
-        line = record.line
-        values = self._given.copy()
-        values[0:4] = record.time.decode("latin-1"), source, record.offset, line_number
-        for at, text in zip(self._numbers, self._numbers_of(line), strict=False):
-            values[at] = int(text)
-        for at, place, read in self._told:
-            values[at] = read(line[place])
-        if self._words:
-            values[_TEXT] = _words(record)
-        return tuple(values)
+    def read(self, words: tuple[bytes, ...]) -> Said:
+        """Return what is said in those words."""
+        said = self._given.copy()
+        for (at, read), text in zip(self._readers, words, strict=False):
+            said[at] = read(text)
+        return tuple(said)
+
+    def explained(self, said: Said, record: Record) -> Said:
+        """Return it with what went wrong, in the words of the record."""
+        return (*said[:_TEXT], _words(record), *said[_TEXT + 1 :])
 
     def partitions(self, line: bytes) -> Iterator[tuple[str, int]]:
         """Yield topic and number of the partitions that a line names."""
@@ -171,26 +173,29 @@ def observe(record: Record, source: int, line: int) -> Iterator[tuple[str, int, 
     """Yield topic, partition and observation for each partition that a record says something of."""
     statement = statement_of(record.details)
     if statement is not None:
-        said = Observation(*statement.values(record, source, line))
+        said = statement.read(statement.words_of(record.line))
+        if statement.explains:
+            said = statement.explained(said, record)
+        observation = Observation(record.time.decode("latin-1"), source, record.offset, line, *said)
         for topic, partition in statement.partitions(record.line):
-            yield topic, partition, said
+            yield topic, partition, observation
 
 
-def drop_repeats(observed: Iterable[tuple[str, int, Values]]) -> Iterator[tuple[str, int, Values]]:
-    """Yield topic, partition and observation, as a tuple at least, but for those that a broker repeats word by word.
+def drop_repeats(observed: Iterable[Heard]) -> Iterator[Heard]:
+    """Yield what is heard, but for what a broker repeats word by word.
 
     What it says after it created the partition anew is no repeat, though it may be the same: the topic may be another.
     """
     latest: dict[tuple[object, ...], tuple[object, ...]] = {}
-    for said in observed:
-        topic, partition, o = said
-        _, source, _, _, event, actor, actor_id = o[:7]
-        key, content = (topic, partition, source, actor, actor_id, event, o[_TARGETS]), o[7:_TARGETS]
+    for heard in observed:
+        topic, partition, _, source, _, _, said = heard
+        event, actor, actor_id = said[:_CONTENT]
+        key, content = (topic, partition, source, actor, actor_id, event, said[_TARGETS]), said[_CONTENT:_TARGETS]
         if event == "replica_created":
             latest.pop((topic, partition, source, actor, actor_id, "follower_started", ()), None)
-        if o[_LEADER_EPOCH] is None or latest.get(key) != content:
+        if said[_LEADER_EPOCH] is None or latest.get(key) != content:
             latest[key] = content
-            yield said
+            yield heard
 
 
 def tell_unclean_starts(observed: Iterable[Observation]) -> Iterator[Observation]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from kafkatool.core.statelog.history.observations import join_into, statement_of
+from kafkatool.core.statelog.history.observations import Heard, Said, join_into, statement_of
 from kafkatool.core.statelog.history.visibility import HOUR_LENGTH, Hours, Visibility, visibility_of
 from kafkatool.core.statelog.lines.details import Details
 from kafkatool.core.statelog.lines.selection import Counts, Selection
@@ -17,6 +17,9 @@ UNKNOWN = "unknown form"
 """Stands for the event in a record of unknown form."""
 
 _NOWHERE = slice(0, 0)
+MOST_SAID = 20_000
+"""What lines say is remembered for so many of them, some 15 MB: of a chunk's lines few say what none said before."""
+
 MINUTE_LENGTH = 16
 """Characters of ``yyyy-MM-dd HH:mm``."""
 
@@ -98,8 +101,8 @@ def near_topics(topic: str, names: Iterable[str]) -> list[str]:
 
 def observe_chunk(
     records: Iterable[Record], source: int, selection: Selection, overview: Overview, minutes: Counter[bytes]
-) -> Iterator[tuple[str, int, tuple[Any, ...]]]:
-    """Yield topic, partition and an Observation's values for what the records of one chunk say of the partitions selected.
+) -> Iterator[Heard]:
+    """Yield what the records of one chunk say of the partitions selected.
 
     ``overview``, and ``minutes`` (lines in each), are complete when the iteration is over.
     """
@@ -108,8 +111,9 @@ def observe_chunk(
     wanted = selection.partition_filter()
     start, end = selection.start_time.encode(), selection.end_time.encode()
     kinds: dict[int, _Kind] = {}
+    learnt = 0
     for record in records:
-        time, _, line_number, line, details, _ = record
+        time, offset, line_number, line, details, _ = record
         kind = kinds.get(id(details)) or kinds.setdefault(id(details), _Kind(details))
         kind.lines += 1
         in_time = start <= time <= end
@@ -132,11 +136,22 @@ def observe_chunk(
         statement = kind.statement
         if statement is None or time > end:
             continue
-        values = statement.values(record, source, line_number)
+        words = statement.words_of(line)
+        said = kind.said.get(words)
+        if said is None:
+            if learnt == MOST_SAID:
+                learnt = 0
+                for one in kinds.values():
+                    one.said.clear()
+            learnt += 1
+            said = kind.said[words] = statement.read(words)
+        if statement.explains:
+            said = statement.explained(said, record)
+        at = time.decode("latin-1")
         for topic, partition in statement.partitions(line):
             overview.isr_passed_on += kind.tells_isr
             if wanted(topic, partition):
-                yield topic, partition, values
+                yield topic, partition, at, source, offset, line_number, said
             else:
                 others.add(topic)
     for kind in kinds.values():
@@ -160,12 +175,13 @@ def observe_chunk(
 class _Kind:
     """The lines of one shape in a chunk: how many there are, and where what is wanted of them stands."""
 
-    __slots__ = ("details", "in_time", "lines", "seen", "statement", "tells_isr", "who_of")
+    __slots__ = ("details", "in_time", "lines", "said", "seen", "statement", "tells_isr", "who_of")
 
     def __init__(self, details: Details) -> None:
         self.details = details  # and so its id stays its own
         self.lines = self.in_time = 0
         self.seen: set[tuple[bytes, bytes]] = set()
+        self.said: dict[tuple[bytes, ...], Said] = {}  # by its words
         by_itself = details.actor == "controller" or details.sender is None
         sender = details.actor_id if by_itself else details.sender
         # Writer, controller whose request it is about, and its epoch; None: nobody says that he wrote it.

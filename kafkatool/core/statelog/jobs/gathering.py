@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from operator import itemgetter
-from typing import Final
+from typing import Any, Final
 
 from kafkatool.core.statelog.history.observations import Observation, drop_repeats, tell_unclean_starts
 from kafkatool.core.statelog.history.overview import Overview, observe_chunk
@@ -36,7 +35,9 @@ from kafkatool.core.statelog.sources.spilling import Many, in_order
 
 MOST_BUCKETS = 256
 
-_observation: Callable[[Entry], Observation] = partial(
+_LINE: Final = 5  # the place of the line's number in what is heard
+
+_observation: Callable[[Iterable[Any]], Observation] = partial(
     tuple.__new__, Observation
 )  # a third of the time of a call of it
 
@@ -76,12 +77,13 @@ class _GatherTask:
         records = read_records(blocks, self.clocks[chunk.source], chunk.start, _DETAILS, account)
         observed = observe_chunk(records, chunk.source, self.selection, overview, minutes)
         bucket_of: dict[tuple[str, int], list[Entry]] = {}
-        for topic, partition, values in drop_repeats(observed):
+        for heard in drop_repeats(observed):
+            topic, partition, *_ = heard
             bucket = bucket_of.get((topic, partition))
             if bucket is None:
                 number = zlib.crc32(f"{topic}-{partition}".encode("utf-8", "surrogateescape")) % self.buckets
                 bucket = bucket_of[topic, partition] = entries.setdefault(number, [])
-            bucket.append((topic, partition, chunk.number, values))
+            bucket.append((chunk.number, heard))
         entries[self.buckets] = [(minute.decode("latin-1"), number) for minute, number in minutes.items()]
         return entries, (account, zlib.compress(pickle.dumps(overview), 1))
 
@@ -118,13 +120,18 @@ def partitions_of(found: Iterable[Entry], first_lines: Sequence[int]) -> Iterato
 
     Lines are numbered in their file. Repeats are dropped again here: where chunks were cut must not show. OSError.
     """
-    for (topic, partition), said in groupby(in_order(found, _place), key=itemgetter(0, 1)):
-        numbered = ((topic, partition, (*v[:3], v[3] + first_lines[chunk], *v[4:])) for _, _, chunk, v in said)
-        once = (_observation(values) for _, _, values in drop_repeats(numbered))
+    for (topic, partition), entries in groupby(in_order(found, _place), key=_partition):
+        numbered = ((*heard[:_LINE], heard[_LINE] + first_lines[chunk], heard[_LINE + 1]) for chunk, heard in entries)
+        once = (_observation((*heard[2:-1], *heard[-1])) for heard in drop_repeats(numbered))
         yield topic, partition, in_order(tell_unclean_starts(once))
 
 
 def _place(entry: Entry) -> tuple[str, int, int, int]:
     """Return where the line stands, below its partition: its log, and the offset."""
-    topic, partition, _, values = entry
-    return topic, partition, values[1], values[2]
+    topic, partition, _, source, offset, _, _ = entry[1]
+    return topic, partition, source, offset
+
+
+def _partition(entry: Entry) -> tuple[str, int]:
+    topic, partition, *_ = entry[1]
+    return topic, partition
