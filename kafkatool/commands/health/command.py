@@ -22,8 +22,9 @@ from kafkatool.commands.shared.printable import say
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
 from kafkatool.core.model.values import in_number
 from kafkatool.core.operations.health import checks, forgotten
-from kafkatool.core.operations.health.checks import Level, Memory
+from kafkatool.core.operations.health.checks import Level
 from kafkatool.core.operations.health.forgotten import Entity
+from kafkatool.core.operations.health.memory import Memory, remember
 from kafkatool.core.operations.health.reading import Reading
 
 EXIT_CODES: Final = {Level.OK: 0, Level.DEGRADED: 1, Level.CRITICAL: 2}
@@ -113,7 +114,7 @@ def health(
             _show(out, reading, memory, all_names)
             sleep(watch)
             reading, memory = _look(way, memory)
-        if (doubt := memory.doubt) is not None:
+        if (doubt := checks.doubt(memory)) is not None:
             out.note(f"looking again in {doubt.after_s:g} s: {doubt.why}")
             sleep(max(0.0, reading.at_s + doubt.after_s - time()))
             reading, memory = _look(way, memory)
@@ -133,7 +134,7 @@ def health(
 
 def _look(way: Way, memory: Memory) -> tuple[Reading, Memory]:
     reading = way.look()
-    return reading, checks.remember(memory, reading)
+    return reading, remember(memory, reading)
 
 
 def _show(out: Output, reading: Reading, memory: Memory, all_names: bool) -> Level:

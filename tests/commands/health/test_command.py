@@ -16,6 +16,7 @@ from kafkatool.core.client.connections import Connections
 from kafkatool.core.operations.config_writes import read_configs
 from kafkatool.core.operations.health import checks, forgotten, reading
 from kafkatool.core.operations.reassignment.throttles import RATES, REPLICAS
+from kafkatool.core.operations.requests.throttles import LOG_DIR_RATE
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 from tests.core.operations.reassignment.plans import changes, config
@@ -65,7 +66,7 @@ def findings(result: Result) -> dict[str, list[tuple[str, int]]]:
 
 def set_throttle(zk: ZooKeeper) -> None:
     broker, topic = read_configs(zk, [("brokers", "1"), ("topics", "t")])
-    broker.setting({RATES[0]: "5000", "log.cleaner.threads": "1"}).write(zk)
+    broker.setting({RATES[0]: "5000", LOG_DIR_RATE: "7000", "log.cleaner.threads": "1"}).write(zk)
     topic.setting({REPLICAS[1]: "0:2", "retention.ms": "99999"}).write(zk)
 
 
