@@ -12,6 +12,9 @@ FLAPPING_S: Final = 600.0
 RATE_ANEW_S: Final = 1800.0  # so long the older of two figures of a disk's free space is kept, at least
 UNCLEAN_TOLD_S: Final = 24 * 3600.0
 
+Terms = tuple[tuple[float, tuple[int | None, int]], ...]
+"""Who has led the cluster, in which epoch, each with when a look first found it."""
+
 
 class Progress(NamedTuple):
     """How far the move of a partition was when it last went on: which of its new replicas are in sync, which are not yet.
@@ -65,7 +68,7 @@ class Memory:
     looks: int = 0
     no_controller_since_s: float | None = None
     epochs: tuple[tuple[float, int], ...] = ()
-    terms: tuple[tuple[float, object], ...] = ()
+    terms: Terms = ()
     moves: Mapping[TopicPartition, Progress] = field(default_factory=dict)
     idle_throttles: Mapping[tuple[str, str], float] = field(default_factory=dict)
     mixed_since_s: float | None = None
@@ -111,7 +114,7 @@ def _since(before: float | None, now: float, holds: bool) -> float | None:
     return (now if before is None else before) if holds else None
 
 
-def _terms(before: tuple[tuple[float, object], ...], r: Reading) -> tuple[tuple[float, object], ...]:
+def _terms(before: Terms, r: Reading) -> Terms:
     if r.term is None or r.term[0] is None or (before and before[-1][1] == r.term):
         return before
     return (*before[-FLAPPING:], (r.at_s, r.term))

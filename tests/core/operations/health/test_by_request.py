@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -50,13 +51,15 @@ class Cluster:
         self.caught_up = {7: CAUGHT_UP, 8: CAUGHT_UP - 10_000, 9: CAUGHT_UP}
         self.on_disks = ["t"]
         self.topic_id = b"0123456789abcdef"
+        self.led: tuple[int, int, list[int]] = (1, 3, [1, 2])  # by whom, in which epoch, in sync with whom
+        self.held = {1: 5, 2: 5, 3: 5}
         for broker in self.brokers:
             broker.knows, broker.controller_id = self.brokers, 2
             broker.answers |= {
                 metadata.API.key: self._metadata,
                 listing.API.key: self._list,
                 describe_configs.API.key: self._describe,
-                describe_log_dirs.API.key: self._dirs,
+                describe_log_dirs.API.key: partial(self._dirs, broker.id),
                 describe_quorum.API.key: self._quorum,
             }
 
@@ -82,7 +85,10 @@ class Cluster:
         ]
 
     def _metadata(self, _: object) -> object:
-        partition = MetadataResponsePartition(partition=0, leader_id=1, replica_nodes=[1, 2], isr_nodes=[1, 2])
+        leader, epoch, isr = self.led
+        partition = MetadataResponsePartition(
+            partition=0, leader_id=leader, leader_epoch=epoch, replica_nodes=[1, 2], isr_nodes=isr
+        )
         topic = MetadataResponseTopic(topic="t", topic_id=self.topic_id, partitions=[partition])
         return self.brokers[0].metadata([topic])
 
@@ -104,8 +110,9 @@ class Cluster:
             ]
         )
 
-    def _dirs(self, _: object) -> object:
-        partition = describe_log_dirs.DescribeLogDirsPartition(partition=0, partition_size=5, offset_lag=0)
+    def _dirs(self, broker: int, _: object) -> object:
+        held = self.held[broker]
+        partition = describe_log_dirs.DescribeLogDirsPartition(partition=0, partition_size=held, offset_lag=0)
         topics = [describe_log_dirs.DescribeLogDirsTopic(topic=t, partitions=[partition]) for t in self.on_disks]
         directory = describe_log_dirs.DescribeLogDirsResult(
             log_dir="/data", topics=topics, total_bytes=100, usable_bytes=90
