@@ -296,10 +296,21 @@ OPERATE = Page(
         Quiet("kt cluster stop 3"),
         Run(f"kt health {ZK}", (1, 2)),
         Quiet("kt cluster start 3"),
+        "`--bootstrap-server` asks brokers alone, of clusters with and without ZooKeeper. What they do not tell is "
+        "`unknown`, which changes no exit code: since when there is this controller, elections of before the first "
+        "look, and with ZooKeeper what waits in `/admin`. Without ZooKeeper the controller is the leader of the quorum, "
+        "and its voters are watched. Topics on disks that this login may not describe are named as unknown, too; grant "
+        "a monitor Describe on the cluster, and Describe and DescribeConfigs on all topics.",
         "`--watch 60` looks again every minute, which also finds what only time tells: moves that stand still, disks "
-        "that fill, leaders that were not in sync. A throttle that is set while nothing moves is looked at twice, 10 s "
-        "apart; `--remove-throttles` then deletes just its keys, looking again before each write whether something "
-        "moves. Programs read `--output json` ([schema](../schemas/kt-health.schema.json)).",
+        "that fill, leaders that were not in sync. A look that fails is shown, and the next one knows what was before. "
+        "A throttle that is set while nothing moves is looked at twice, 10 s apart; `--remove-throttles` then deletes "
+        "just its keys, looking again before each write whether something moves. Programs read `--output json` "
+        "([schema](../schemas/kt-health.schema.json)).",
+        "A monitor that runs `kt health` every minute or so is told the same by the exit code, with `--state FILE`: "
+        "there each run leaves what the next one needs, and nothing of it is written to the cluster. Give each cluster "
+        "a file of its own. One that is damaged, or another cluster's, is named, not used and left as it is; what is "
+        "`ok` without it is then 3. What may have been an unclean election is told for a day, or until the file is "
+        "removed.",
         "## Empty a broker\n\nThe plan is shown with what it means for each broker, carried out in batches under a "
         "throttle, and proven: no assignment, ISR or leader names the broker, its disks hold no replica, throttles are "
         "as they were. Only then the exit code is 0.",

@@ -43,6 +43,7 @@ def test_names_of_files_are_left_to_the_shell(monkeypatch: pytest.MonkeyPatch) -
         "kt reassign --topics-to-move-json-file pl",
         "kt elect --path-to-json-file pl",
         "kt broker start --config pl",
+        "kt health --state pl",
     ):
         monkeypatch.setenv("COMP_WORDS", line)
         monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))

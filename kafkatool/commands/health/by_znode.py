@@ -1,11 +1,12 @@
 """The health of a cluster by its nodes in ZooKeeper; brokers are asked for what only they know."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from kafkatool.commands.shared.credentials import broker_connections
 from kafkatool.commands.shared.options import show_planned
 from kafkatool.commands.shared.output import Output
 from kafkatool.core.errors import RefusedError
+from kafkatool.core.operations.config_writes import ConfigWrite
 from kafkatool.core.operations.health import forgotten
 from kafkatool.core.operations.health.forgotten import Entity
 from kafkatool.core.operations.health.reading import Reading, read
@@ -31,9 +32,13 @@ class HealthByZnode:
         return read(self._zk, self._connections)
 
     def take_off(self, entity: Entity, reading: Reading) -> None:
-        for write in forgotten.plan_removal(self._zk, [entity]):
+        for write in self._removal([entity], reading):
             write.write(self._zk)
 
     def dry_run_take_off(self, out: Output, entities: Sequence[Entity], reading: Reading) -> None:
-        ops = [op for write in forgotten.plan_removal(self._zk, entities) for op in write.ops]
+        ops = [op for write in self._removal(entities, reading) for op in write.ops]
         show_planned(out, self._zk, ops, sequential_paths=(ConfigChangeZnode.PREFIX,))
+
+    def _removal(self, entities: Collection[Entity], reading: Reading) -> list[ConfigWrite]:
+        found = {entity: keys for entity, keys in reading.throttles.items() if entity in entities}
+        return forgotten.plan_removal(self._zk, found)

@@ -1,12 +1,15 @@
 """``kt health``: is the cluster well? Exit codes 0 ok, 1 degraded, 2 critical, 3 not known, as monitoring plug-ins have."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from time import sleep, time
 from typing import IO, Any, Final
 
 import click
 
 from kafkatool.commands.health import rendering
+from kafkatool.commands.health.kept import Kept
 from kafkatool.commands.health.open_way import open_way
 from kafkatool.commands.health.way import Way
 from kafkatool.commands.shared.bootstrap import Bootstrap
@@ -22,8 +25,9 @@ from kafkatool.commands.shared.printable import say
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
 from kafkatool.core.model.values import in_number
 from kafkatool.core.operations.health import checks, forgotten
-from kafkatool.core.operations.health.checks import Level, Memory
+from kafkatool.core.operations.health.checks import Level
 from kafkatool.core.operations.health.forgotten import Entity
+from kafkatool.core.operations.health.memory import Memory, remember
 from kafkatool.core.operations.health.reading import Reading
 
 EXIT_CODES: Final = {Level.OK: 0, Level.DEGRADED: 1, Level.CRITICAL: 2}
@@ -66,16 +70,22 @@ class HealthCommand(KtCommand):
         "kt health --zookeeper zk1:2181/kafka",
         "kt health --bootstrap-server b1:9092,b2:9092 --command-config monitor.properties",
         "kt health --zookeeper zk1:2181/kafka --watch 60",
+        "kt health --zookeeper zk1:2181/kafka --state /var/lib/monitor/kafka.json",
         "kt health --zookeeper zk1:2181/kafka --remove-throttles",
     ),
     columns=rendering.COLUMNS,
     notes=(
-        "Exit codes: 0 ok, 1 degraded, 2 critical, 3 not known (no connection, bad usage). A check that cannot be made "
-        "says unknown, which does not change the exit code; nor does a note.",
+        "Exit codes: 0 ok, 1 degraded, 2 critical, 3 not known (no connection, bad usage; or ok, where the file of "
+        "--state cannot be used). A check that cannot be made says unknown, which does not change the exit code; "
+        "nor does a note.",
         "check: verdict, then each check; one item for each thing found, with every name in JSON. What only time tells "
-        "(a move that stands still, a disk that fills, a leader that was not in sync) needs --watch; for a throttle "
-        "while nothing moves, and for a missing controller, kt looks a second time after 10 s by itself, for a partition "
-        "without leader, which may just have been made, after 2.",
+        "(a move that stands still, a disk that fills, a leader that was not in sync) needs --watch or --state; for a "
+        "throttle while nothing moves, and for a missing controller, kt looks a second time after 10 s by itself, for a "
+        "partition without leader, which may just have been made, after 2.",
+        "--state FILE is for a monitor that runs kt every minute or so: what looks leave is in FILE from one run to the "
+        "next, and the exit code tells of it. Each cluster needs a file of its own; one that is damaged or another "
+        "cluster's is named, not used and left as it is. What looks like an unclean election is told for a day.",
+        "--watch goes on after a look that fails, which is shown, with what it knew before; Ctrl-C ends it.",
         "--bootstrap-server serves clusters with and without ZooKeeper. What brokers do not tell is unknown, and said so: "
         "what happened before the first look (--watch tells later), and with ZooKeeper what waits in /admin. Of a cluster "
         "without, the controller is the leader of the quorum, and voters are watched. It needs Describe on the cluster and "
@@ -86,6 +96,12 @@ class HealthCommand(KtCommand):
 )
 @cluster_options
 @click.option("--watch", type=click.FloatRange(min=1), metavar="S", help="Look again every S seconds until Ctrl-C.")
+@click.option(
+    "--state",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Keep in FILE, for the next run, what only time tells.",
+)
 @click.option("--all", "all_names", is_flag=True, help="Show every name, not just five.")
 @click.option("--remove-throttles", is_flag=True, help="Take forgotten throttles off.")
 @dry_run_option
@@ -95,6 +111,7 @@ def health(
     zookeeper: str,
     bootstrap: Bootstrap | None,
     watch: float | None,
+    state: Path | None,
     all_names: bool,
     remove_throttles: bool,
     dry_run: bool,
@@ -106,14 +123,15 @@ def health(
         raise UsageError("--remove-throttles can't be used with --watch")
     if dry_run and not remove_throttles:
         raise UsageError("--dry-run needs --remove-throttles: nothing else is written")
+    kept = Kept(state)
     with open_way(zookeeper, bootstrap, cluster_id=cluster_id) as way:
         way.note_unreachable(out)
-        reading, memory = _look(way, Memory())
+        reading = way.look()
+        memory = remember(kept.recall(reading), reading)
         while watch is not None:
-            _show(out, reading, memory, all_names)
-            sleep(watch)
-            reading, memory = _look(way, memory)
-        if (doubt := memory.doubt) is not None:
+            _show(out, reading, memory, kept, all_names)
+            reading, memory = _look_again(way, memory, out, every_s=watch)
+        if (doubt := checks.doubt(memory)) is not None:
             out.note(f"looking again in {doubt.after_s:g} s: {doubt.why}")
             sleep(max(0.0, reading.at_s + doubt.after_s - time()))
             reading, memory = _look(way, memory)
@@ -124,21 +142,36 @@ def health(
                 way.dry_run_take_off(out, entities, reading)
                 return 0
             _remove(way, out, entities)
-            reading, memory = _look(way, Memory())
+            reading, memory = _look(way, replace(memory, idle_throttles={}))
         elif dry_run:
             out.planned(())
             return 0
-        return EXIT_CODES[_show(out, reading, memory, all_names)]
+        code = EXIT_CODES[_show(out, reading, memory, kept, all_names)]
+        return code or (NOT_KNOWN if kept.trouble else 0)
 
 
 def _look(way: Way, memory: Memory) -> tuple[Reading, Memory]:
     reading = way.look()
-    return reading, checks.remember(memory, reading)
+    return reading, remember(memory, reading)
 
 
-def _show(out: Output, reading: Reading, memory: Memory, all_names: bool) -> Level:
+def _look_again(way: Way, memory: Memory, out: Output, *, every_s: float) -> tuple[Reading, Memory]:
+    """Wait and look, until a look succeeds: one that fails is shown, and what is known from before stays."""
+    while True:
+        sleep(every_s)
+        try:
+            return _look(way, memory)
+        except KafkatoolError as e:
+            out.show(rendering.failed(e))
+
+
+def _show(out: Output, reading: Reading, memory: Memory, kept: Kept, all_names: bool) -> Level:
+    kept.keep(reading, memory)
     found = checks.judge(reading, memory)
-    out.show(rendering.answer(found, reading.view.cluster_id, all_names=all_names))
+    errors = [] if kept.trouble is None else [kept.trouble]
+    for error in errors:
+        out.note(f"kt: {error}")
+    out.show(rendering.answer(found, reading.view.cluster_id, all_names=all_names, errors=errors))
     return checks.verdict(found)
 
 

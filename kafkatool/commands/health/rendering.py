@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from kafkatool.commands.shared.output import Answer, paint
+from kafkatool.commands.shared.output import Answer, error_item, paint
+from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.operations.health.checks import Check, Finding, Level, verdict
 
 COLUMNS: Final = ("check", "level", "what", "count", "names")
@@ -11,12 +12,19 @@ SHOWN: Final = 5  # names in a line
 COLOURS: Final = {Level.OK: "green", Level.DEGRADED: "yellow", Level.CRITICAL: "red"}
 
 
-def answer(checks: Sequence[Check], cluster_id: str | None, *, all_names: bool) -> Answer:
+def answer(
+    checks: Sequence[Check], cluster_id: str | None, *, all_names: bool, errors: Sequence[KafkatoolError] = ()
+) -> Answer:
     """Render the checks, the verdict first."""
     worst = verdict(checks)
     items = [_item("verdict", Finding(worst, ""))]
     items += [_item(c.name, finding) for c in checks for finding in c.findings or (Finding(Level.OK, ""),)]
-    return Answer(list(_lines(checks, worst, all_names)), items, COLUMNS, cluster_id)
+    return Answer(list(_lines(checks, worst, all_names)), items, COLUMNS, cluster_id, [error_item(e) for e in errors])
+
+
+def failed(error: KafkatoolError) -> Answer:
+    """Render a look of several that told nothing."""
+    return Answer([f"{paint('the cluster is not known', 'red')}: {error}"], (), COLUMNS, errors=[error_item(error)])
 
 
 def _item(check: str, finding: Finding) -> dict[str, Any]:

@@ -55,9 +55,9 @@ def read_cluster(
     )
     controller, cluster_id, reassignment, election = islice(nodes, len(fixed))
     brokers = decode_brokers(ids, islice(nodes, len(ids)))
-    found = _readable(
-        names, islice(nodes, len(names)), lambda t, n: TopicZnode.decode(t, n.data), "the topic is skipped"
-    )
+    topic_nodes = list(islice(nodes, len(names)))
+    found = _readable(names, topic_nodes, lambda t, n: TopicZnode.decode(t, n.data), "the topic is skipped")
+    made = {name: node.czxid for name, node in zip(names, topic_nodes, strict=True) if node is not None}
     return ClusterView(
         brokers=brokers,
         controller_id=ControllerZnode.decode(controller.data) if controller else None,
@@ -68,6 +68,7 @@ def read_cluster(
         marked_for_deletion=frozenset(marked),
         reassignment=ReassignmentZnode.decode(reassignment.data) if reassignment else None,
         election=tuple(PreferredElectionZnode.decode(election.data)) if election else None,
+        topic_ids={name: str(topic.raw.get("topic_id") or made[name]) for name, topic in found.items()},
     )
 
 

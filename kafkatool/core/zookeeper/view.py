@@ -1,7 +1,7 @@
 """A snapshot of a cluster, whichever way it was read: from znodes, or from what brokers tell."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kafkatool.core.model.values import BrokerInfo, PartitionState, TopicPartition
 from kafkatool.core.zookeeper.znodes import TopicZnode
@@ -9,7 +9,11 @@ from kafkatool.core.zookeeper.znodes import TopicZnode
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """A snapshot of the cluster. ``topics``, ``states`` and ``configs`` cover the topics asked for, the rest the cluster."""
+    """A snapshot of the cluster. ``topics``, ``states`` and ``configs`` cover the topics asked for, the rest the cluster.
+
+    ``topic_ids`` tell a topic from an earlier one of its name: its id, where it has none the transaction that made its node.
+    Topics of which neither is told are not in it.
+    """
 
     brokers: Mapping[int, BrokerInfo]
     controller_id: int | None
@@ -20,6 +24,7 @@ class ClusterView:
     marked_for_deletion: frozenset[str]
     reassignment: Mapping[TopicPartition, tuple[int, ...]] | None
     election: tuple[TopicPartition, ...] | None
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     def partitions(self) -> list[TopicPartition]:
         """Return every partition of the topics read, sorted."""

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -13,11 +14,15 @@ from kafkatool.commands.health import command
 from kafkatool.commands.health.by_znode import HealthByZnode
 from kafkatool.commands.main import kt
 from kafkatool.core.client.connections import Connections
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.config_writes import read_configs
-from kafkatool.core.operations.health import checks, forgotten, reading
+from kafkatool.core.operations.health import checks, forgotten, memory, reading
 from kafkatool.core.operations.reassignment.throttles import RATES, REPLICAS
+from kafkatool.core.operations.requests.throttles import LOG_DIR_RATE
+from kafkatool.core.protocol.messages.list_partition_reassignments import OngoingPartition
 from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import ReassignmentZnode
+from kafkatool.core.zookeeper.znodes import ControllerZnode, ReassignmentZnode
+from tests.core.operations.health.test_by_request import KRAFT, Cluster
 from tests.core.operations.reassignment.plans import changes, config
 from tests.core.zookeeper import cluster_nodes as nodes
 from tests.ports import free_port
@@ -25,6 +30,7 @@ from tests.steady import STEADY, crash
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("unhurried")
+T0 = TopicPartition("t", 0)
 
 
 @contextmanager
@@ -65,7 +71,7 @@ def findings(result: Result) -> dict[str, list[tuple[str, int]]]:
 
 def set_throttle(zk: ZooKeeper) -> None:
     broker, topic = read_configs(zk, [("brokers", "1"), ("topics", "t")])
-    broker.setting({RATES[0]: "5000", "log.cleaner.threads": "1"}).write(zk)
+    broker.setting({RATES[0]: "5000", LOG_DIR_RATE: "7000", "log.cleaner.threads": "1"}).write(zk)
     topic.setting({REPLICAS[1]: "0:2", "retention.ms": "99999"}).write(zk)
 
 
@@ -239,3 +245,148 @@ def test_watch_looks_again_until_it_is_ended(cluster: EmbeddedCluster, monkeypat
     result = run(cluster.zookeeper, "--watch", "30", "--output", "json")
     assert (result.exit_code, waits) == (130, [30, 30, 30])
     assert len([json.loads(line) for line in result.stdout.splitlines()]) == 3
+
+
+@pytest.mark.spec("ADM-107")
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_watch_goes_on_after_a_look_that_failed_with_what_it_knew(
+    kraft: Cluster, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    waits = 0
+
+    def wait(_: float) -> None:
+        nonlocal waits
+        waits += 1
+        if waits == 3:
+            raise KeyboardInterrupt
+        for broker in kraft.brokers:
+            broker.cluster_id = "another" if waits == 1 else "C"
+        kraft.epoch += 1  # the controller was elected anew
+
+    monkeypatch.setattr(command, "sleep", wait)
+    result = ask(str(kraft.brokers[0].address), "--watch", "30", "--output", form)
+    assert (result.exit_code, waits) == (130, 3), result.output
+    why = f"{kraft.brokers[0].address} leads to two clusters, C and another"
+    if form == "text":
+        pages = result.stdout.split("the cluster is ")
+        assert [page.partition("\n")[0] for page in pages[1:]] == ["ok", f"not known: {why}", "degraded"]
+        assert "degraded  controller         changed within 5 min: controller 7" in pages[-1]
+        return
+    first, failed, last = map(json.loads, result.stdout.splitlines())
+    assert failed["items"] == [] and [e["message"] for e in failed["errors"]] == [why]
+    assert [d["items"][0]["level"] for d in (first, last)] == ["ok", "degraded"] and last["errors"] == []
+
+
+@pytest.mark.spec("ADM-107")
+def test_watch_goes_on_after_a_node_that_could_not_be_read(
+    zk: ZooKeeper, zk_connect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes.make_cluster(zk, brokers=(), topics={"t": {0: (1, 2)}}, states={T0: (1, (1,))}, controller=None)
+    waits = 0
+
+    def wait(_: float) -> None:
+        nonlocal waits
+        waits += 1
+        if waits == 3:
+            raise KeyboardInterrupt
+        if waits == 1:
+            zk.create(ControllerZnode.PATH, b"no JSON")
+        else:
+            zk.delete(ControllerZnode.PATH)
+            nodes.set_state(zk, T0, 2, (2,), leader_epoch=1)
+
+    monkeypatch.setattr(command, "sleep", wait)
+    result = run(zk_connect, "--watch", "30", "--output", "json")
+    assert (result.exit_code, waits) == (130, 3), result.output
+    _, failed, last = map(json.loads, result.stdout.splitlines())
+    assert [ControllerZnode.PATH in e["message"] for e in failed["errors"]] == [True]
+    assert ["t-0"] in [i["names"] for i in last["items"] if i["check"] == "unclean elections"]
+
+
+# --- the file of --state --------------------------------------------------------------------------------------
+
+
+def levels(result: Result) -> dict[str, set[str]]:
+    """Return what was found, by check, without what is unknown."""
+    found: dict[str, set[str]] = {}
+    for item in json.loads(result.stdout)["items"]:
+        if item["level"] not in ("ok", "unknown"):
+            found.setdefault(item["check"], set()).add(item["what"])
+    return found
+
+
+@pytest.fixture
+def kraft() -> Iterator[Cluster]:
+    made = Cluster(KRAFT)
+    yield made
+    made.close()
+
+
+@pytest.mark.spec("ADM-107")
+def test_a_monitor_is_told_of_a_move_that_stands_still_by_the_exit_code(kraft: Cluster, tmp_path: Path) -> None:
+    kraft.moving = [OngoingPartition(partition=0, replicas=[3, 1, 2], adding_replicas=[3], removing_replicas=[2])]
+    file = tmp_path / "state.json"
+
+    def look(*args: object) -> Result:
+        return ask(str(kraft.brokers[0].address), "--output", "json", *args)
+
+    def let_pass(seconds: float) -> None:
+        kept = json.loads(file.read_bytes())
+        for move in kept["moves"]:
+            move[2] -= seconds
+        file.write_text(json.dumps(kept))
+
+    assert look("--state", file).exit_code == 0
+    let_pass(checks.STUCK_S)
+    kraft.held[1] += 100  # as its leader is produced to
+    stuck = look("--state", file)
+    assert (stuck.exit_code, levels(stuck)["moves"]) == (1, {"1 partition moving without progress for 10 min"})
+    assert look().exit_code == 0, "at one look nobody can know"
+    kraft.held[3] += 1
+    assert look("--state", file).exit_code == 0
+    let_pass(checks.STUCK_S)
+    assert look("--state", file).exit_code == 1
+    kraft.moving = []
+    assert look("--state", file).exit_code == 0
+    assert not json.loads(file.read_bytes())["moves"]
+
+
+@pytest.mark.spec("ADM-107")
+@pytest.mark.usefixtures("at_once")
+def test_a_monitor_is_told_of_controllers_that_flap_and_of_an_unclean_election(kraft: Cluster, tmp_path: Path) -> None:
+    runs = [ask(str(kraft.brokers[0].address), "--output", "json", "--state", tmp_path / "state.json")]
+    for _ in range(memory.FLAPPING):
+        kraft.epoch += 1
+        runs.append(ask(str(kraft.brokers[0].address), "--output", "json", "--state", tmp_path / "state.json"))
+    assert [run.exit_code for run in runs] == [0, 1, 1, 1]
+    assert "changed 3 times within 10 min: it flaps" in levels(runs[-1])["controller"]
+
+    codes = []
+    for led in ((1, 3, [1]), (-1, 4, [1]), (2, 5, [2]), (2, 5, [2, 1])):
+        kraft.led = led
+        told = ask(str(kraft.brokers[0].address), "--output", "json", "--state", tmp_path / "unclean.json")
+        codes.append((told.exit_code, levels(told).get("unclean elections")))
+    seen = {"1 partition seen to be elected uncleanly"}
+    assert codes == [(1, None), (2, None), (1, seen), (1, seen)], "at the last look of that alone"
+
+
+@pytest.mark.spec("ADM-107", "COM-3X")
+def test_a_file_that_does_not_serve_is_told_left_as_it_is_and_hides_no_verdict(kraft: Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "state.json"
+    assert ask(str(kraft.brokers[0].address), "--state", file).exit_code == 0
+    other = file.read_bytes()
+    for broker in kraft.brokers:
+        broker.cluster_id = "another"
+    for content, why in ((other, "is that of cluster C, and this is cluster another"), (b"mine", "or damaged")):
+        file.write_bytes(content)
+        result = ask(str(kraft.brokers[0].address), "--state", file)
+        assert (result.exit_code, file.read_bytes()) == (3, content)
+        assert result.stdout.startswith("the cluster is ok") and why in result.stderr
+        told = json.loads(ask(str(kraft.brokers[0].address), "--state", file, "--output", "json").stdout)
+        assert told["items"][0]["level"] == "ok" and [why in e["message"] for e in told["errors"]] == [True]
+    nowhere = ask(str(kraft.brokers[0].address), "--state", tmp_path / "nowhere" / "state.json")
+    assert nowhere.exit_code == 3 and "cannot write" in nowhere.stderr
+    assert ask(str(kraft.brokers[0].address), "--state", tmp_path).exit_code == 3
+    kraft.led = (1, 3, [1])
+    assert ask(str(kraft.brokers[0].address), "--state", file).exit_code == 1, "degraded all the same"
+    assert file.read_bytes() == b"mine"

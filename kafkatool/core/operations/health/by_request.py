@@ -14,9 +14,9 @@ from kafkatool.core.errors import KafkatoolError, LoginRefusedError, NotPermitte
 from kafkatool.core.model.values import TopicPartition, first_of
 from kafkatool.core.operations.brokers.answers import Answers, ask_brokers, is_kraft
 from kafkatool.core.operations.brokers.overview import UNTHROTTLED
-from kafkatool.core.operations.health.reading import MIN_ISR, UNCLEAN, Reading, Voter
+from kafkatool.core.operations.health.reading import BROKER_RATES, MIN_ISR, UNCLEAN, Reading, Voter
 from kafkatool.core.operations.reassignment import run_lock
-from kafkatool.core.operations.reassignment.throttles import RATES, REPLICAS
+from kafkatool.core.operations.reassignment.throttles import REPLICAS
 from kafkatool.core.operations.requests import cluster_view
 from kafkatool.core.operations.requests.moving import Moving, read_moves
 from kafkatool.core.operations.requests.quorum import NO_QUORUM, Quorum, quorum_of, quorum_request
@@ -50,7 +50,7 @@ def read(client: ClusterClient) -> Reading:
     at_s, gaps = time.time(), _Gaps()
     client.begin_anew()
     view = cluster_view.read_cluster(client, moves=False)
-    wanted = (MIN_ISR, UNCLEAN, *RATES)
+    wanted = (MIN_ISR, UNCLEAN, *BROKER_RATES)
     answers = ask_brokers(view.brokers.values(), client.connections, configs=wanted)
     kraft = any(is_kraft(answer.served) for answer in answers.told.values())
     quorum = _read_quorum(client, gaps) if kraft else None
@@ -185,7 +185,7 @@ def _rates(answers: Answers, gaps: _Gaps) -> tuple[dict[int, dict[str, str]], di
     for broker, answer in sorted(answers.told.items()):
         if not answer.sources:
             untold.append(broker)
-        for key in RATES:
+        for key in BROKER_RATES:
             value, source = (answer.configs or {}).get(key), answer.sources.get(key)
             if value is None or value == UNTHROTTLED:
                 continue

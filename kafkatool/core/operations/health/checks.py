@@ -1,20 +1,18 @@
-"""Whether the cluster is well: each check of one look at it, with what former looks have left in mind (ADM-107). Pure."""
+"""Whether the cluster is well: each check of one look at it, with the memory of former looks (ADM-107). Pure."""
 
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kafkatool.core.model.values import TopicPartition, in_number
 from kafkatool.core.operations.brokers.releases import release_of
 from kafkatool.core.operations.election import election
+from kafkatool.core.operations.health.memory import FLAPPING, FLAPPING_S, Free, Memory
 from kafkatool.core.operations.health.reading import MIN_ISR, UNCLEAN, Reading
 from kafkatool.core.zookeeper.znodes import PreferredElectionZnode, ReassignmentZnode
 
 NO_CONTROLLER_S: Final = 10.0
 NEW_CONTROLLER_S: Final = 300.0
-FLAPPING: Final = 3  # controllers within FLAPPING_S
-FLAPPING_S: Final = 600.0
 IMBALANCE: Final = 0.10
 STUCK_S: Final = 600.0
 TAKEN_UP_S: Final = 60.0
@@ -68,52 +66,6 @@ def verdict(checks: Sequence[Check]) -> Level:
     return worst if worst >= Level.DEGRADED else Level.OK
 
 
-# --- what former looks have left --------------------------------------------------------------------------------
-
-
-class Progress(NamedTuple):
-    """How far the move of a partition was when it last went on: its ISR, and the bytes of all its replicas."""
-
-    at_s: float
-    isr: frozenset[int]
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """What the looks so far have left, the newest included. ``since``-times tell of what has been so at each look.
-
-    ``terms``: the first look, and each at which there was another controller than before. ``fresh``: the partitions that the
-    look before this one did not find; ``unled``: those without leader.
-    """
-
-    looks: int = 0
-    no_controller_since_s: float | None = None
-    epochs: tuple[tuple[float, int], ...] = ()
-    terms: tuple[tuple[float, object], ...] = ()
-    moves: Mapping[TopicPartition, Progress] = field(default_factory=dict)
-    idle_throttles: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    mixed_since_s: float | None = None
-    first_free: Mapping[tuple[int, str], tuple[float, int]] = field(default_factory=dict)
-    isr: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
-    unclean: frozenset[TopicPartition] = frozenset()
-    partitions: frozenset[TopicPartition] = frozenset()
-    fresh: frozenset[TopicPartition] = frozenset()
-    unled: frozenset[TopicPartition] = frozenset()
-
-    @property
-    def doubt(self) -> "Doubt | None":
-        """Return why another look is needed to say what this one means, None where none is.
-
-        Topics come and go: what is made just now has no leader yet, and nothing tells that from one that lost its last.
-        """
-        if self.no_controller_since_s is not None or self.idle_throttles:
-            return Doubt(FORGOTTEN_S, "only then a throttle is forgotten, or a controller missing")
-        if self.looks == 1 and self.unled:
-            return Doubt(NEW_S, "what has no leader may have been made just now")
-        return None
-
-
 class Doubt(NamedTuple):
     """What another look is for, and after how long."""
 
@@ -121,55 +73,16 @@ class Doubt(NamedTuple):
     why: str
 
 
-def remember(memory: Memory, reading: Reading) -> Memory:
-    """Return what is kept in mind after this look."""
-    now, view = reading.at_s, reading.view
-    epochs = [*memory.epochs, *([(now, reading.controller_epoch)] if reading.controller_epoch is not None else [])]
-    idle = {} if reading.is_anything_moving else dict.fromkeys(reading.throttles, now)
-    free = {
-        (broker, d.path): (now, d.free_bytes)
-        for broker, answer in reading.answers.told.items()
-        for d in answer.log_dirs or ()
-        if d.free_bytes is not None
-    }
-    isr = {p: state.leader_and_isr.isr for p, state in view.states.items()}
-    jumped = {p for p, members in isr.items() if p in memory.isr and not set(members).intersection(memory.isr[p])}
-    mixed = len(_releases(reading)) > 1
-    partitions = frozenset(view.staying())
-    return Memory(
-        looks=memory.looks + 1,
-        no_controller_since_s=_since(memory.no_controller_since_s, now, view.controller_id is None),
-        epochs=tuple((at, epoch) for at, epoch in epochs if now - at <= FLAPPING_S),
-        terms=_terms(memory.terms, reading),
-        moves={p: _progress(memory.moves.get(p), reading, p) for p in reading.moving},
-        idle_throttles={entity: memory.idle_throttles.get(entity, at) for entity, at in idle.items()},
-        mixed_since_s=_since(memory.mixed_since_s, now, mixed),
-        first_free={key: memory.first_free.get(key, found) for key, found in free.items()},
-        isr=isr,
-        unclean=frozenset((memory.unclean | jumped).intersection(isr)),
-        partitions=partitions,
-        fresh=partitions - memory.partitions if memory.looks else frozenset(),
-        unled=frozenset(p for p in partitions if _leader(reading, p) is None),
-    )
+def doubt(memory: Memory) -> Doubt | None:
+    """Return why another look is needed to say what the newest means, None where none is.
 
-
-def _since(before: float | None, now: float, holds: bool) -> float | None:
-    return (now if before is None else before) if holds else None
-
-
-def _terms(before: tuple[tuple[float, object], ...], r: Reading) -> tuple[tuple[float, object], ...]:
-    if r.term is None or r.term[0] is None or (before and before[-1][1] == r.term):
-        return before
-    return (*before[-FLAPPING:], (r.at_s, r.term))
-
-
-def _progress(before: Progress | None, reading: Reading, partition: TopicPartition) -> Progress:
-    state = reading.view.states.get(partition)
-    isr = frozenset(state.leader_and_isr.isr if state else ())
-    copied = sum(d.sizes.get(partition, 0) for answer in reading.answers.told.values() for d in answer.log_dirs or ())
-    if before is not None and before.isr == isr and before.bytes == copied:
-        return before
-    return Progress(reading.at_s, isr, copied)
+    Topics come and go: what is made just now has no leader yet, and nothing tells that from one that lost its last.
+    """
+    if memory.no_controller_since_s is not None or memory.idle_throttles:
+        return Doubt(FORGOTTEN_S, "only then a throttle is forgotten, or a controller missing")
+    if memory.unled if memory.looks == 1 else memory.unled & memory.fresh:
+        return Doubt(NEW_S, "what has no leader may have been made just now")
+    return None
 
 
 # --- the checks -------------------------------------------------------------------------------------------------
@@ -237,7 +150,7 @@ def _partitions(r: Reading, memory: Memory) -> Iterator[Finding]:
     fresh: list[TopicPartition] = []
     minima: dict[tuple[str, int, int], int] = {}  # of 10,000 partitions they are few
     for p, assigned in r.view.staying().items():
-        leader = _leader(r, p)
+        leader = r.leader(p)
         if leader is None:
             (fresh if p in memory.fresh else leaderless).append(p)
             continue
@@ -288,7 +201,7 @@ def _brokers(r: Reading, memory: Memory) -> Iterator[Finding]:
         yield Finding(Level.UNKNOWN, f"registered, without an answer: {r.answers.silent[min(unknown)]}", names)
     yield from _not_permitted(r)
     if memory.mixed_since_s is not None and r.at_s - memory.mixed_since_s > MIXED_S:
-        yield Finding(Level.NOTE, f"releases differ for {_age(r.at_s - memory.mixed_since_s)}", _releases(r))
+        yield Finding(Level.NOTE, f"releases differ for {_age(r.at_s - memory.mixed_since_s)}", r.releases)
 
 
 def _not_permitted(r: Reading) -> Iterator[Finding]:
@@ -303,8 +216,11 @@ def _not_permitted(r: Reading) -> Iterator[Finding]:
 
 
 def _moves(r: Reading, memory: Memory) -> Iterator[Finding]:
-    stuck = [p for p, progress in memory.moves.items() if r.at_s - progress.at_s >= STUCK_S]
-    yield from _found(Level.DEGRADED, sorted(stuck), f"moving without progress for {_age(STUCK_S)}")
+    still = {p: progress for p, progress in memory.moves.items() if r.at_s - progress.at_s >= STUCK_S}
+    unseen = {p for p, progress in still.items() if progress.untold}
+    yield from _found(Level.DEGRADED, sorted(still.keys() - unseen), f"moving without progress for {_age(STUCK_S)}")
+    what = "without progress that is seen: what its new replicas hold is not told"
+    yield from _found(Level.UNKNOWN, sorted(unseen), f"moving for {_age(STUCK_S)} {what}")
     yield from _bound_for_nowhere(r)
     asked = r.requests.get(ReassignmentZnode.PATH)
     waiting: list[TopicPartition] = []
@@ -312,10 +228,10 @@ def _moves(r: Reading, memory: Memory) -> Iterator[Finding]:
         targets = (r.view.reassignment or {}).items()
         waiting = [p for p, to in targets if not _replicas(r, p).issuperset(to)]
         yield from _found(Level.DEGRADED, sorted(waiting), f"in {ReassignmentZnode.PATH}, which no controller takes up")
-        unseen = sorted(set(memory.moves).difference(waiting))
-        if unseen and memory.looks == 1 and r.at_s - asked >= STUCK_S:
+        others = sorted(set(memory.moves).difference(waiting))
+        if others and memory.looks == 1 and r.at_s - asked >= STUCK_S:
             yield Finding(
-                Level.UNKNOWN, f"whether what moves since {_age(r.at_s - asked)} goes on: --watch tells", _names(unseen)
+                Level.UNKNOWN, f"whether what moves since {_age(r.at_s - asked)} goes on: --watch tells", _names(others)
             )
     elif asked is None and memory.moves and memory.looks == 1:  # by requests, and nobody tells since when
         yield Finding(Level.UNKNOWN, "whether what moves goes on: --watch tells", _names(sorted(memory.moves)))
@@ -344,6 +260,8 @@ def _bound_for_nowhere(r: Reading) -> Iterator[Finding]:
 def _throttles(r: Reading, memory: Memory) -> Iterator[Finding]:
     if r.rates_untold is not None:
         yield Finding(Level.UNKNOWN, f"of brokers: {r.rates_untold}")
+    if unseen := [f"broker {broker}" for broker in sorted(r.unjudged_dir_rates)]:
+        yield Finding(Level.UNKNOWN, "a rate for moves between log directories, which are not told", tuple(unseen))
     names = [entity_name(entity) for entity in forgotten(r, memory)]
     if names:
         yield Finding(
@@ -367,7 +285,10 @@ def entity_name(entity: tuple[str, str]) -> str:
 
 def _unclean(r: Reading, memory: Memory) -> Iterator[Finding]:
     yield from _found(Level.DEGRADED, sorted(r.recovering), "led after an unclean election, not recovered")
-    yield from _found(Level.DEGRADED, sorted(memory.unclean - r.recovering), "seen to be elected uncleanly")
+    seen = {p: suspicion.is_certain for p, suspicion in sorted(memory.unclean.items()) if p not in r.recovering}
+    yield from _found(Level.DEGRADED, [p for p, certain in seen.items() if certain], "seen to be elected uncleanly")
+    what = "with none in sync that was at the look before: whether by an unclean election is not told"
+    yield from _found(Level.UNKNOWN, [p for p, certain in seen.items() if not certain], what)
     allowed = sorted(t for t, config in r.view.configs.items() if config.get(UNCLEAN) == "true")
     if allowed:
         yield Finding(Level.DEGRADED, "enabled on topics", tuple(allowed))
@@ -389,9 +310,7 @@ def _disks(r: Reading, memory: Memory) -> Iterator[Finding]:
                 offline.append(name)
             elif d.total_bytes and d.free_bytes is not None and d.free_bytes < LEAST_FREE * d.total_bytes:
                 low.append(f"{name} ({100 * d.free_bytes / d.total_bytes:.0f} %)")
-            elif d.free_bytes is not None and _is_filling(
-                memory.first_free.get((broker, d.path)), r.at_s, d.free_bytes
-            ):
+            elif d.free_bytes is not None and _is_filling(memory.free[broker, d.path][0], Free(r.at_s, d.free_bytes)):
                 filling.append(name)
     for level, what, names in (
         (Level.CRITICAL, "log directories offline", offline),
@@ -403,12 +322,12 @@ def _disks(r: Reading, memory: Memory) -> Iterator[Finding]:
             yield Finding(level, what, tuple(names))
 
 
-def _is_filling(first: tuple[float, int] | None, now: float, free: int) -> bool:
-    """Tell whether it is full in a day at the rate since it was first seen."""
-    if first is None or now - first[0] < RATE_OVER_S:
+def _is_filling(before: Free, now: Free) -> bool:
+    """Tell whether it is full in a day at the rate since then."""
+    if now.at_s - before.at_s < RATE_OVER_S:
         return False
-    per_second = (first[1] - free) / (now - first[0])
-    return per_second > 0 and free / per_second <= FULL_WITHIN_S
+    per_second = (before.bytes - now.bytes) / (now.at_s - before.at_s)
+    return per_second > 0 and now.bytes / per_second <= FULL_WITHIN_S
 
 
 def _deletions(r: Reading, memory: Memory) -> Iterator[Finding]:
@@ -443,13 +362,6 @@ def _refusing(r: Reading) -> list[int]:
     return [b for b, error in r.answers.silent.items() if isinstance(error.__cause__, ConnectionRefusedError)]
 
 
-def _leader(r: Reading, p: TopicPartition) -> int | None:
-    """Return its leader, None where there is none that lives."""
-    state = r.view.states.get(p)
-    leader = state.leader_and_isr.leader if state else None
-    return leader if leader in r.view.brokers else None
-
-
 def _least_in_sync(r: Reading, topic: str, leader: int, replicas: int) -> int:
     """Return how many have to be in sync for acks=all: from 3.7 on no more than there are replicas (KAFKA-15583)."""
     minimum = _setting(r, topic, MIN_ISR, leader, 1)
@@ -465,10 +377,6 @@ def _setting(r: Reading, topic: str, key: str, leader: int, default: int) -> int
     asked = [answers[leader], *answers.values()] if leader in answers else [*answers.values()]
     values = [r.view.configs.get(topic, {}).get(key), *((a.configs or {}).get(key) for a in asked)]
     return next((int(v) for v in values if v is not None and v.isdecimal()), default)
-
-
-def _releases(r: Reading) -> tuple[str, ...]:
-    return tuple(sorted({str(release_of(answer.served)) for answer in r.answers.told.values()}))
 
 
 def _names(partitions: Sequence[TopicPartition]) -> tuple[str, ...]:

@@ -1,20 +1,19 @@
 """Takes forgotten throttles off, as long as nothing moves (ADM-108)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from kafkatool.core.operations.config_writes import ConfigWrite, read_configs
 from kafkatool.core.operations.health.reading import Reading
-from kafkatool.core.operations.reassignment.throttles import RATES, REPLICAS
 from kafkatool.core.zookeeper.session import ZooKeeper
 
 Entity = tuple[str, str]
 """Whose throttle it is: ``brokers`` or ``topics``, and the id or name."""
 
 
-def plan_removal(zk: ZooKeeper, entities: Iterable[Entity]) -> list[ConfigWrite]:
-    """Plan to delete just the throttle keys of those, each bound to what was read; those without are left out."""
-    reads = read_configs(zk, list(entities))
-    writes = [read.dropping(RATES if read.entity_type == "brokers" else REPLICAS) for read in reads]
+def plan_removal(zk: ZooKeeper, throttles: Mapping[Entity, Iterable[str]]) -> list[ConfigWrite]:
+    """Plan to delete just those keys, each write bound to what was read; entities without are left out."""
+    reads = read_configs(zk, list(throttles))
+    writes = [read.dropping(tuple(throttles[read.entity_type, read.name])) for read in reads]
     return [write for write in writes if write.config != write.stored]
 
 

@@ -9,9 +9,11 @@ from kafkatool.core.client.connections import Connections
 from kafkatool.core.errors import NoPermissionError, ZnodeFormatError
 from kafkatool.core.model.values import PartitionState, TopicPartition
 from kafkatool.core.operations.brokers.answers import Answers, ask_brokers
+from kafkatool.core.operations.brokers.releases import release_of
 from kafkatool.core.operations.config_writes import read_configs
 from kafkatool.core.operations.reassignment import run_lock
 from kafkatool.core.operations.reassignment.throttles import RATES, REPLICAS, rates_by_broker
+from kafkatool.core.operations.requests.throttles import LOG_DIR_RATE
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
 from kafkatool.core.zookeeper.session import Node, ZooKeeper
 from kafkatool.core.zookeeper.znodes import (
@@ -26,6 +28,7 @@ from kafkatool.core.zookeeper.znodes import (
 
 MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN: Final = "unclean.leader.election.enable"
+BROKER_RATES: Final = (*RATES, LOG_DIR_RATE)
 
 
 class Voter(NamedTuple):
@@ -87,9 +90,37 @@ class Reading:
         )
 
     @property
+    def unjudged_dir_rates(self) -> frozenset[int]:
+        """Return the brokers with a rate for moves between log directories that do not tell of all their directories."""
+        tells = {
+            broker
+            for broker, answer in self.answers.told.items()
+            if answer.log_dirs is not None and not any(d.offline for d in answer.log_dirs)
+        }
+        return frozenset(broker for broker, rates in self.rates.items() if LOG_DIR_RATE in rates) - tells
+
+    @property
+    def releases(self) -> tuple[str, ...]:
+        """Return the releases of Kafka that brokers are of, as far as they answer."""
+        return tuple(sorted({str(release_of(answer.served)) for answer in self.answers.told.values()}))
+
+    def leader(self, p: TopicPartition) -> int | None:
+        """Return its leader, None where there is none that lives."""
+        state = self.view.states.get(p)
+        leader = state.leader_and_isr.leader if state else None
+        return leader if leader in self.view.brokers else None
+
+    @property
     def throttles(self) -> dict[tuple[str, str], dict[str, str]]:
-        """Return the throttle keys set, by entity: rates of brokers, replica lists of topics that are not empty."""
-        found = {("brokers", str(broker)): dict(rates) for broker, rates in sorted(self.rates.items())}
+        """Return the throttle keys set, by entity: rates of brokers, replica lists of topics that are not empty.
+
+        The rate of moves between log directories is not among them where nobody tells whether there are any.
+        """
+        found = {}
+        for broker, rates in sorted(self.rates.items()):
+            left_out = {LOG_DIR_RATE} if broker in self.unjudged_dir_rates else set[str]()
+            if judged := {key: rate for key, rate in rates.items() if key not in left_out}:
+                found["brokers", str(broker)] = judged
         for topic, config in sorted(self.view.configs.items()):
             if lists := {key: config[key] for key in REPLICAS if config.get(key)}:
                 found["topics", topic] = lists
@@ -110,9 +141,9 @@ def read(zk: ZooKeeper, connections: Connections) -> Reading:
     default_rates: Mapping[str, str] = {}
     rates_untold = None
     try:
-        rates = rates_by_broker(zk)
+        rates = rates_by_broker(zk, BROKER_RATES)
         (default,) = read_configs(zk, [("brokers", ConfigZnode.DEFAULT)])
-        default_rates = {key: default.stored[key] for key in RATES if key in default.stored}
+        default_rates = {key: default.stored[key] for key in BROKER_RATES if key in default.stored}
     except NoPermissionError as e:
         rates_untold = str(e)
     return Reading(

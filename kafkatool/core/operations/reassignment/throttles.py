@@ -94,10 +94,11 @@ def listed_topics(zk: ZooKeeper) -> list[str]:
     return [r.name for r in reads if any(_OF_A_MOVE.fullmatch(v) for v in _throttle("topics", r.config).values())]
 
 
-def rates_by_broker(zk: ZooKeeper) -> dict[int, dict[str, str]]:
+def rates_by_broker(zk: ZooKeeper, keys: Collection[str] = RATES) -> dict[int, dict[str, str]]:
     """Return the rates that stand on brokers, registered or not; those without are left out."""
-    reads = read_configs(zk, _broker_entities(zk))
-    return {int(read.name): rates for read in reads if (rates := _throttle("brokers", read.config))}
+    found = {int(read.name): read.config for read in read_configs(zk, _broker_entities(zk))}
+    rates = {broker: {key: config[key] for key in keys if key in config} for broker, config in found.items()}
+    return {broker: set_there for broker, set_there in rates.items() if set_there}
 
 
 class Restored(NamedTuple):

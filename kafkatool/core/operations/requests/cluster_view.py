@@ -3,9 +3,11 @@
 from collections.abc import Iterable
 
 from kafkatool.core.client.cluster import ClusterClient
+from kafkatool.core.model.uuids import uuid_text
 from kafkatool.core.model.values import LeaderAndIsr, PartitionState, TopicPartition
 from kafkatool.core.operations.requests.moving import read_moves
 from kafkatool.core.operations.requests.topic_reading import read_topics
+from kafkatool.core.protocol.codec.types import NO_UUID
 from kafkatool.core.zookeeper.view import ClusterView
 from kafkatool.core.zookeeper.znodes import TopicZnode
 
@@ -39,4 +41,5 @@ def read_cluster(
         marked_for_deletion=frozenset(),
         reassignment=moving or None,
         election=None,
+        topic_ids={name: uuid_text(topic.topic_id) for name, topic in found.items() if topic.topic_id != NO_UUID},
     )

@@ -16,8 +16,8 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 ASSIGNED: Final[Mapping[int, tuple[int, ...]]] = {0: (1, 2, 3), 1: (2, 3, 1)}
 
 
-def state(leader: int | None, *isr: int) -> PartitionState:
-    return PartitionState(LeaderAndIsr(leader, 0, isr, 1), 0)
+def state(leader: int | None, *isr: int, epoch: int = 0, version: int = 0) -> PartitionState:
+    return PartitionState(LeaderAndIsr(leader, epoch, isr, 1), version)
 
 
 def log_dir(free: int | None = 90, *, offline: bool = False, **more: Any) -> LogDir:
@@ -42,6 +42,7 @@ def reading(
     marked: Mapping[str, float] | None = None,
     answers: Mapping[int, BrokerAnswer] | None = None,
     silent: Mapping[int, BrokerUnreachableError] | None = None,
+    topic_id: str | None = "id",
     **more: Any,
 ) -> Reading:
     """Return a look; ``noted`` is what else the topic's node holds, ``answers`` those that differ."""
@@ -55,6 +56,7 @@ def reading(
         marked_for_deletion=frozenset(marked or ()),
         reassignment=moves,
         election=None,
+        topic_ids={} if topic_id is None else {"t": topic_id},
     )
     values: dict[str, Any] = {
         "controller_since_s": LONG_AGO,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ from kafkatool.core.client.cluster import ClusterClient
 from kafkatool.core.client.settings import ClientSettings
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.health import by_request, checks
-from kafkatool.core.operations.health.checks import Finding, Level, Memory
+from kafkatool.core.operations.health.checks import Finding, Level
+from kafkatool.core.operations.health.memory import Memory, remember
 from kafkatool.core.operations.health.reading import Reading, Voter
+from kafkatool.core.operations.requests.throttles import LOG_DIR_RATE
 from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.messages import (
     describe_configs,
@@ -47,13 +50,16 @@ class Cluster:
         self.leader, self.epoch, self.quorum_error = 7, 3, 0
         self.caught_up = {7: CAUGHT_UP, 8: CAUGHT_UP - 10_000, 9: CAUGHT_UP}
         self.on_disks = ["t"]
+        self.topic_id = b"0123456789abcdef"
+        self.led: tuple[int, int, list[int]] = (1, 3, [1, 2])  # by whom, in which epoch, in sync with whom
+        self.held = {1: 5, 2: 5, 3: 5}
         for broker in self.brokers:
             broker.knows, broker.controller_id = self.brokers, 2
             broker.answers |= {
                 metadata.API.key: self._metadata,
                 listing.API.key: self._list,
                 describe_configs.API.key: self._describe,
-                describe_log_dirs.API.key: self._dirs,
+                describe_log_dirs.API.key: partial(self._dirs, broker.id),
                 describe_quorum.API.key: self._quorum,
             }
 
@@ -66,7 +72,7 @@ class Cluster:
     def found(self) -> dict[str, list[Finding]]:
         """Return what the checks find at one look, but what no look by requests tells."""
         reading = self.look()
-        memory = checks.remember(Memory(), reading)
+        memory = remember(Memory(), reading)
         told = {c.name: list(c.findings) for c in checks.judge(reading, memory) if c.findings}
         earlier = "not told: those of before the first look: --watch sees later ones"
         assert (Level.UNKNOWN, earlier, ()) in told.pop("unclean elections")
@@ -79,8 +85,12 @@ class Cluster:
         ]
 
     def _metadata(self, _: object) -> object:
-        partition = MetadataResponsePartition(partition=0, leader_id=1, replica_nodes=[1, 2], isr_nodes=[1, 2])
-        return self.brokers[0].metadata([MetadataResponseTopic(topic="t", partitions=[partition])])
+        leader, epoch, isr = self.led
+        partition = MetadataResponsePartition(
+            partition=0, leader_id=leader, leader_epoch=epoch, replica_nodes=[1, 2], isr_nodes=isr
+        )
+        topic = MetadataResponseTopic(topic="t", topic_id=self.topic_id, partitions=[partition])
+        return self.brokers[0].metadata([topic])
 
     def _list(self, _: object) -> object:
         topics = [OngoingTopic(topic="t", partitions=self.moving)] if self.moving else []
@@ -100,8 +110,9 @@ class Cluster:
             ]
         )
 
-    def _dirs(self, _: object) -> object:
-        partition = describe_log_dirs.DescribeLogDirsPartition(partition=0, partition_size=5, offset_lag=0)
+    def _dirs(self, broker: int, _: object) -> object:
+        held = self.held[broker]
+        partition = describe_log_dirs.DescribeLogDirsPartition(partition=0, partition_size=held, offset_lag=0)
         topics = [describe_log_dirs.DescribeLogDirsTopic(topic=t, partitions=[partition]) for t in self.on_disks]
         directory = describe_log_dirs.DescribeLogDirsResult(
             log_dir="/data", topics=topics, total_bytes=100, usable_bytes=90
@@ -172,7 +183,7 @@ def test_a_quorum_without_leader_has_no_controller_and_what_brokers_tell_is_old(
         assert found[check] == [(Level.UNKNOWN, "not told: what has changed since there was a controller", ())]
     first = kraft.look()
     later = replace(first, at_s=first.at_s + 10)
-    memory = checks.remember(checks.remember(Memory(), first), later)
+    memory = remember(remember(Memory(), first), later)
     assert checks.verdict(checks.judge(later, memory)) is Level.CRITICAL
 
 
@@ -230,6 +241,28 @@ def test_moves_are_seen_with_what_they_add_and_keep_throttles_from_being_forgott
     assert reading.moving == {TopicPartition("t", 0)} and reading.view.topics["t"].added(0) == {3}
     assert reading.is_anything_moving
     assert (Level.UNKNOWN, "whether what moves goes on: --watch tells", ("t-0",)) in kraft.found()["moves"]
+
+
+@pytest.mark.spec("ADM-107")
+def test_a_topic_is_told_from_an_earlier_one_by_its_id_where_brokers_tell_it(kraft: Cluster) -> None:
+    assert kraft.look().view.topic_ids == {"t": "MDEyMzQ1Njc4OWFiY2RlZg"}
+    for broker in kraft.brokers:
+        broker.apis[metadata.API] = (0, 9)
+    assert kraft.look().view.topic_ids == {}
+
+
+@pytest.mark.spec("ADM-108")
+def test_the_rate_of_moves_between_log_directories_is_a_throttle_of_its_broker(kraft: Cluster) -> None:
+    kraft.set(4, "1", 2, **{LOG_DIR_RATE.replace(".", "_"): "5000"})
+    kraft.set(4, "2", 4, **{LOG_DIR_RATE.replace(".", "_"): "7000"})
+    reading = kraft.look()
+    assert reading.throttles == {("brokers", "1"): {LOG_DIR_RATE: "5000"}}
+    assert reading.default_rates == {LOG_DIR_RATE: "7000"}
+    kraft.brokers[0].apis.pop(describe_log_dirs.API)
+    assert kraft.look().throttles == {}, "whether there are such moves is not told"
+    assert (Level.UNKNOWN, "a rate for moves between log directories, which are not told", ("broker 1",)) in (
+        kraft.found()["throttles"]
+    )
 
 
 @pytest.mark.spec("ADM-108", "ADM-109")

@@ -7,18 +7,19 @@ from typing import Any
 import pytest
 
 from kafkatool.core.errors import BrokerUnreachableError
-from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.model.values import PartitionState, TopicPartition
+from kafkatool.core.operations.brokers.answers import BrokerAnswer
 from kafkatool.core.operations.health.checks import (
     CHECKS,
     NEW_S,
     Finding,
     Level,
-    Memory,
+    doubt,
     forgotten,
     judge,
-    remember,
     verdict,
 )
+from kafkatool.core.operations.health.memory import UNCLEAN_TOLD_S, Memory, remember
 from kafkatool.core.operations.health.reading import Reading
 from kafkatool.core.zookeeper.znodes import PreferredElectionZnode, ReassignmentZnode
 from tests.core.operations.health.readings import LONG_AGO, NOW, T0, T1, log_dir, reading, state, told
@@ -179,7 +180,7 @@ def test_no_controller_is_critical_only_after_ten_seconds() -> None:
     assert levels(without(NOW))["controller"] is Level.DEGRADED
     assert levels(without(NOW - 9.9), without(NOW))["controller"] is Level.DEGRADED
     assert levels(without(NOW - 10), without(NOW))["controller"] is Level.CRITICAL
-    assert remember(Memory(), without(NOW)).doubt is not None and remember(Memory(), reading()).doubt is None
+    assert doubt(remember(Memory(), without(NOW))) is not None and doubt(remember(Memory(), reading())) is None
     assert levels(without(NOW - 10), reading(at_s=NOW - 5), without(NOW))["controller"] is Level.DEGRADED
 
 
@@ -205,6 +206,33 @@ def test_a_move_is_stuck_when_neither_its_isr_nor_its_bytes_go_on_for_ten_minute
     assert levels(first, moving(NOW - 300, 5, 1, 2, 3), moving(NOW, 5, 1, 2, 3)) == {}
     old = reading(moves={T0: (1, 2, 3)}, requests={ReassignmentZnode.PATH: LONG_AGO})
     assert levels(old) == {"moves": Level.UNKNOWN}  # one look tells no progress
+
+
+def test_a_move_is_stuck_where_its_new_replica_stands_still_while_others_are_produced_to() -> None:
+    def moving(at_s: float, leaders: int, copied: int | None, *isr: int) -> Reading:
+        holds: dict[int, BrokerAnswer] = {b: told(log_dir(sizes={T0: leaders})) for b in (1, 2)}
+        holds[3] = told(None if copied is None else log_dir(sizes={T0: copied}))
+        noted = {"adding_replicas": {"0": [3]}}
+        return reading(at_s=at_s, noted=noted, states={T0: state(1, *(isr or (1, 2)))}, answers=holds)
+
+    first, last = moving(NOW - 600, 100, 5), moving(NOW, 900, 5)
+    stuck = [(Level.DEGRADED, "1 partition moving without progress for 10 min", ("t-0",))]
+    assert found(first, last)["moves"] == stuck, "the leader's bytes are no progress"
+    assert found(first, moving(NOW - 300, 500, 5, 1), last)["moves"] == stuck, "nor is the ISR without the new one"
+    assert "moves" not in found(first, moving(NOW - 300, 100, 6), moving(NOW, 100, 6))
+    assert "moves" not in found(first, moving(NOW - 1, 100, 5), moving(NOW, 100, 5, 1, 2, 3)), "it has come into sync"
+
+    unsure = [
+        (
+            Level.UNKNOWN,
+            "1 partition moving for 10 min without progress that is seen: what its new replicas hold is not told",
+            ("t-0",),
+        )
+    ]
+    assert found(moving(NOW - 600, 1, None), moving(NOW, 2, None))["moves"] == unsure
+    assert found(first, moving(NOW, 100, None))["moves"] == unsure
+    assert found(first, moving(NOW - 300, 200, None), last)["moves"] == stuck, "the same before and after"
+    assert "moves" not in found(moving(NOW - 600, 1, None), moving(NOW - 300, 1, 5), last), "known since then"
 
 
 def test_where_nobody_tells_since_when_there_is_a_controller_looks_do() -> None:
@@ -294,14 +322,106 @@ def test_a_throttle_is_forgotten_when_nothing_moves_at_two_looks_ten_seconds_apa
     assert found(reading(config={"leader.replication.throttled.replicas": ""}), reading(at_s=NOW + 99)) == {}
 
 
+@pytest.mark.spec("ADM-108")
+def test_the_rate_of_moves_between_log_directories_is_forgotten_only_where_none_is_seen_on_a_broker_that_tells() -> (
+    None
+):
+    rate = {"replica.alter.log.dirs.io.max.bytes.per.second": "5"}
+
+    def looks(answer: BrokerAnswer, rates: Mapping[str, str] = rate) -> list[Reading]:
+        return [reading(at_s=at_s, rates={1: rates}, answers={1: answer}) for at_s in (NOW - 10, NOW)]
+
+    assert levels(*looks(told(log_dir()))) == {"throttles": Level.DEGRADED}
+    assert levels(*looks(told(log_dir(arriving=frozenset({T0}))))) == {}
+    unseen = (Level.UNKNOWN, "a rate for moves between log directories, which are not told", ("broker 1",))
+    for blind in (told(None), told(log_dir(offline=True))):
+        assert found(*looks(blind))["throttles"] == [unseen]
+        last = looks(blind, {**RATE, **rate})[-1]
+        assert last.throttles == {("brokers", "1"): RATE}, "what is taken off"
+    dead = [reading(at_s=at_s, live=(2, 3), controller=2, rates={1: rate}) for at_s in (NOW - 10, NOW)]
+    assert found(*dead)["throttles"] == [unseen], "its moves go on when it is back"
+
+
 def test_a_leader_that_was_not_in_sync_is_seen() -> None:
     before = reading(at_s=NOW - 60, states={T0: state(1, 1, 2)})
-    unclean = reading(states={T0: state(3, 3)}, assigned={0: (3, 1, 2), 1: (2, 3, 1)})
+    elected = {T0: state(3, 3, epoch=1, version=1)}
+    unclean = reading(states=elected, assigned={0: (3, 1, 2), 1: (2, 3, 1)})
     assert (Level.DEGRADED, ("t-0",)) in [(lv, n) for lv, _, n in found(before, unclean)["unclean elections"]]
     shrunk = reading(states={T0: state(2, 2)})
     assert "unclean elections" not in found(before, shrunk)
     healed = reading(at_s=NOW + 60)
     assert "unclean elections" in found(before, unclean, healed)  # records are lost all the same
+    assert "unclean elections" in found(before, unclean, reading(at_s=NOW + UNCLEAN_TOLD_S))
+    assert "unclean elections" not in found(before, unclean, reading(at_s=NOW + UNCLEAN_TOLD_S + 1)), "not for ever"
+
+
+SEEN = [(Level.DEGRADED, "1 partition seen to be elected uncleanly", ("t-0",))]
+OPEN = "1 partition with none in sync that was at the look before: whether by an unclean election is not told"
+PERHAPS = [(Level.UNKNOWN, OPEN, ("t-0",))]
+UNTOLD = {"epoch": 3, "version": -1}
+"""What brokers tell of a leadership: its epoch, and no version of a node."""
+
+
+def elected(
+    before: PartitionState, after: PartitionState, *replicas: Sequence[int], **more: Any
+) -> list[Finding] | None:
+    """Return what two looks at t-0 find of elections; ``replicas`` before and after, where there are others."""
+    first, then = replicas or ((1, 2, 3), (1, 2, 3))
+    live = (1, 2, 3, 4)
+    looks = [reading(at_s=NOW - 60, live=live, assigned={0: tuple(first)}, states={T0: before}, **more)]
+    looks.append(reading(live=live, assigned={0: tuple(then)}, states={T0: after}, **more))
+    return found(*looks).get("unclean elections")
+
+
+@pytest.mark.parametrize("replicas", [((1,), (2,)), ((1, 2), (3, 4))], ids=["one replica", "two replicas"])
+@pytest.mark.parametrize("version", [3, -1], ids=["by znode", "by request"])
+def test_a_move_that_has_ended_between_two_looks_is_no_unclean_election(
+    replicas: tuple[tuple[int, ...], tuple[int, ...]], version: int
+) -> None:
+    origin, target = replicas
+    before = state(origin[0], *origin, epoch=3, version=version)
+    after = state(target[0], *target, epoch=6, version=-1 if version < 0 else version + 5)
+    assert elected(before, after, origin, target) is None
+
+
+@pytest.mark.parametrize("topic_id", ["another", None], ids=["told", "not told"])
+def test_a_topic_made_anew_had_no_unclean_election_and_has_none_of_its_forerunner(topic_id: str | None) -> None:
+    before = reading(at_s=NOW - 60, states={T0: state(1, 1, epoch=5, version=9)})
+    unclean = reading(at_s=NOW - 30, states={T0: state(3, 3, epoch=6, version=10)})
+    anew = reading(states={T0: state(2, 2, epoch=0, version=0)}, topic_id=topic_id)
+    assert "unclean elections" not in found(before, anew)
+    assert found(before, unclean)["unclean elections"] == SEEN
+    if topic_id is not None:
+        assert "unclean elections" not in found(before, unclean, anew)
+        late = reading(states={T0: state(2, 2, epoch=6, version=10)}, topic_id=topic_id)
+        assert "unclean elections" not in found(before, late), "its epochs tell nothing"
+
+
+def test_an_unclean_election_is_seen_where_nobody_can_have_come_into_sync_before_it() -> None:
+    before = state(1, 1, epoch=3, version=7)
+    assert elected(before, state(3, 3, epoch=4, version=8)) == SEEN, "one write"
+    assert elected(before, state(3, 3, epoch=5, version=9)) == SEEN, "none led in between"
+    gone = state(None, 1, **UNTOLD)
+    assert elected(gone, state(3, 3, epoch=4, version=-1)) == SEEN, "led by none before, and elected at once"
+    assert elected(gone, state(3, 3, 1, epoch=4, version=-1)) == SEEN, "and the last leader is back"
+    assert elected(gone, state(1, 1, epoch=4, version=-1)) is None
+
+
+def test_whether_a_replica_had_come_into_sync_before_it_was_elected_may_not_be_told() -> None:
+    """As when brokers are started anew one by one: 2 was just away at the first look, 1 is at the second."""
+    assert elected(state(1, 1, **UNTOLD), state(2, 2, epoch=4, version=-1)) == PERHAPS
+    assert elected(state(1, 1, epoch=3, version=7), state(2, 2, epoch=4, version=9)) == PERHAPS, (
+        "of ZooKeeper's writes one is of ISRs"
+    )
+    one_stays = ((1, 2), (2, 3))
+    assert elected(state(1, 1, 2, **UNTOLD), state(3, 3, epoch=5, version=-1), *one_stays) == PERHAPS
+    assert elected(state(1, 1, **UNTOLD), state(2, 2, 1, epoch=4, version=-1)) is None
+    assert elected(state(None, **UNTOLD), state(2, 2, epoch=4, version=-1)) == PERHAPS, "KIP-966 has others to elect"
+    assert elected(state(None, 1, **UNTOLD), state(3, 3, epoch=4, version=-1), topic_id=None) == PERHAPS
+    unversed = {"epoch": -1, "version": -1}
+    assert elected(state(1, 1, **unversed), state(2, 2, **unversed)) == PERHAPS, "brokers before 2.1 tell no epoch"
+    written_behind = elected(state(1, 1, epoch=3, version=7), state(2, 2, epoch=4, version=8), controller=3000)
+    assert written_behind == PERHAPS, "a KRaft controller writes several steps at once"
 
 
 def test_a_disk_that_is_full_within_a_day_is_told() -> None:
@@ -312,6 +432,9 @@ def test_a_disk_that_is_full_within_a_day_is_told() -> None:
     assert levels(free(NOW - 8640, 90), free(NOW, 82)) == {}  # 8 in 8640 s: 82 in 88,560 s
     assert levels(free(NOW - 59, 90), free(NOW, 50)) == {}
     assert levels(free(NOW - 8640, 50), free(NOW, 90)) == {}
+    quiet = [free(NOW - 86400 + 600 * n, 90) for n in range(140)]
+    now = [free(NOW - 2400 + 600 * n, 90 - 2 * n) for n in range(5)]
+    assert levels(*quiet, *now) == {"disks": Level.DEGRADED}, "at the rate of late, not of a day"
 
 
 def test_two_releases_are_noted_after_an_hour() -> None:
@@ -346,8 +469,11 @@ def test_what_was_made_between_two_looks_may_not_have_its_first_leader_yet() -> 
 
 def test_a_first_look_that_finds_no_leader_is_followed_by_another() -> None:
     first = remember(Memory(), reading(states={T1: state(None)}))
-    assert first.doubt is not None and first.doubt.after_s == NEW_S
-    assert remember(first, reading(at_s=NOW + 2, states={T1: state(None)})).doubt is None
+    why = doubt(first)
+    assert why is not None and why.after_s == NEW_S
+    assert doubt(remember(first, reading(at_s=NOW + 2, states={T1: state(None)}))) is None
+    before = remember(Memory(), reading(at_s=NOW - 60, assigned={0: (1, 2, 3)}))
+    assert doubt(remember(before, reading(states={T1: state(None)}))) == why, "made since the look before"
 
 
 @pytest.mark.parametrize(
