@@ -51,7 +51,7 @@ class CutShortError(KafkatoolError):
 
     Its text tells all of it. ``outcome`` is what earlier answers said, ``accepted`` what they took. ``unknown`` are the
     partitions of the request where that is not known, ``undone`` those where it is known that it was not, ``unsent`` those
-    of the requests after it.
+    of the requests after it. ``may_have_begun``: something of it all was carried out, or may have been.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class CutShortError(KafkatoolError):
         unsent: Sequence[TopicPartition] = (),
     ) -> None:
         self.accepted = sorted(p for p, refused in outcome.items() if refused is None)
+        self.may_have_begun = bool(self.accepted or unknown)
         refused = [f"{p} ({refused})" for p, refused in sorted(outcome.items()) if refused is not None]
         told: Sequence[tuple[str, Sequence[object]]] = (
             ("done before: ", self.accepted),

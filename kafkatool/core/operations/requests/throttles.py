@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from kafkatool.core.client.cluster import ClusterClient
-from kafkatool.core.errors import NotPermittedError
+from kafkatool.core.errors import KafkatoolError, NotPermittedError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.requests.moving import Moving
 from kafkatool.core.protocol.messages import describe_configs, incremental_alter_configs
@@ -88,11 +89,51 @@ def set_throttle(client: ClusterClient, throttle: Throttle, rate: int) -> None:
     carry_out(client, setting_requests(client, throttle, rate))
 
 
+def undoing(client: ClusterClient, changes: Sequence[Change]) -> list[Change]:
+    """Read what those changes will replace, and make the requests that put it back, the last first.
+
+    Raises NotPermittedError, BrokerUnreachableError.
+    """
+    made: list[Change] = []
+    for broker, request in reversed(changes):
+        resources = [(r.resource_type, r.resource_name) for r in request.resources]
+        keys = list(dict.fromkeys(c.name for r in request.resources for c in r.configs))
+        found = read_configs(client, resources, keys, broker, needed=True)
+        made.append((broker, config_request((k, n, _as_set(k, keys, found.get(n, {}))) for k, n in resources)))
+    return made
+
+
+def _as_set(
+    kind: int, keys: Iterable[str], found: Mapping[str, tuple[str | None, int]]
+) -> list[tuple[str, str | None]]:
+    own = OF_BROKER if kind == BROKER else OF_TOPIC
+    values = {key: value for key, (value, source) in found.items() if source == own}
+    return [(key, values.get(key)) for key in keys]
+
+
+def undo(client: ClusterClient, back: Iterable[Change]) -> KafkatoolError | None:
+    """Put back what ``undoing`` has read, as far as that can be done; return why not all of it could."""
+    failure: KafkatoolError | None = None
+    for change in back:
+        client.begin_anew()
+        try:
+            carry_out(client, [change])
+        except NotPermittedError:
+            pass  # nor was it set then
+        except KafkatoolError as e:
+            failure = e
+    return failure
+
+
 class Set(NamedTuple):
-    """The throttles found: keys set on live brokers and on topics."""
+    """The throttles found: keys set on live brokers and on topics.
+
+    ``standing``: the lists among them that no move has set, but an administrator, by topic and key.
+    """
 
     brokers: Mapping[int, list[str]]
     topics: Mapping[str, list[str]]
+    standing: Mapping[tuple[str, str], str] = MappingProxyType({})
 
 
 def find(client: ClusterClient, topics: Iterable[str], plan_topics: Iterable[str]) -> Set:
@@ -104,21 +145,23 @@ def find(client: ClusterClient, topics: Iterable[str], plan_topics: Iterable[str
         if keys := [key for key, (_, source) in entries.items() if source == OF_BROKER]:
             brokers[broker] = keys
     found = read_configs(client, [(TOPIC, t) for t in topics], list(REPLICAS))
-    lists = {
-        topic: [
-            key
-            for key, (value, source) in entries.items()
-            if source == OF_TOPIC and (topic in own or _OF_A_MOVE.fullmatch(value or ""))
-        ]
-        for topic, entries in found.items()
-    }
-    return Set(brokers, {t: keys for t, keys in lists.items() if keys})
+    lists: dict[str, list[str]] = {}
+    standing: dict[tuple[str, str], str] = {}
+    for topic, entries in found.items():
+        for key, value in ((key, value or "") for key, (value, source) in entries.items() if source == OF_TOPIC):
+            of_a_move = not value or _OF_A_MOVE.fullmatch(value)
+            if topic in own or (value and of_a_move):
+                lists.setdefault(topic, []).append(key)
+                if not of_a_move:
+                    standing[topic, key] = value
+    return Set(brokers, lists, standing)
 
 
 def with_own(client: ClusterClient, found: Set, own: Throttle) -> Set:
     """Add what this run has set itself: a broker that learns of configs late does not tell of it yet."""
     rates = {b: list(dict.fromkeys((*found.brokers.get(b, ()), *RATES))) for b in own.brokers if b in client.brokers}
-    return Set({**found.brokers, **rates}, {**found.topics, **{t: list(REPLICAS) for t in own.lists}})
+    lists = {t: list(REPLICAS) for t in own.lists}
+    return found._replace(brokers={**found.brokers, **rates}, topics={**found.topics, **lists})
 
 
 def removal_requests(found: Set) -> list[Change]:
