@@ -15,7 +15,7 @@ from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.operations.requests import comparing, reassignments, throttles
 from kafkatool.core.operations.requests.moving import read_moves
 from kafkatool.core.operations.requests.reassignments import Checked, CutShortError
-from kafkatool.core.operations.requests.throttles import Change, Throttle
+from kafkatool.core.operations.requests.throttles import Change, Own, Throttle
 from kafkatool.core.planner.plan_files import (
     CURRENT_ASSIGNMENT,
     LogDirs,
@@ -81,7 +81,7 @@ class ExecuteByRequest(RequestPlanMode):
                 return self._plan_requests(client, throttle, requests, least, dirs)
             self._save_way_back(checked)
             changes = self._throttle_changes(client, throttle, dirs)
-            before = throttles.undoing(client, changes)
+            own = throttles.own(client, changes, others_moved=bool(checked.moving))
             try:
                 throttles.carry_out(client, changes)
                 if throttle is not None:
@@ -91,11 +91,11 @@ class ExecuteByRequest(RequestPlanMode):
                 refused = self._send(client, requests, least)
             except KafkatoolError as e:
                 if not (isinstance(e, CutShortError) and e.may_have_begun):
-                    self._undo(client, before)
+                    self._undo(client, own)
                 raise
             if len(refused) == len(plan):
-                self._undo(client, before)
-            return self._go_on(client, checked, refused, throttle, dirs)
+                self._undo(client, own)
+            return self._go_on(client, checked, refused, own, dirs)
 
     def _note_terms(self, client: "ClusterClient", checked: Checked) -> None:
         """Tell what of the plan is in place already, and how long the rest takes under the throttle."""
@@ -175,11 +175,11 @@ class ExecuteByRequest(RequestPlanMode):
         what = "look: what was begun goes on, under the throttle; takes that off when nothing moves"
         return f"{self.command('--verify')}  # {what}"
 
-    def _undo(self, client: "ClusterClient", before: Sequence[Change]) -> None:
+    def _undo(self, client: "ClusterClient", own: Own) -> None:
         """Put back what throttles there were, as nothing was begun under those that this run has set (ADM-35)."""
-        if not before:
+        if not own.changes:
             return
-        if (failure := throttles.undo(client, before)) is None:
+        if (failure := throttles.undo(client, own)) is None:
             self.out.note("nothing was begun: the throttles are as they were before")
             return
         self.out.note(f"nothing was begun, but the throttle could not be taken back everywhere: {failure}")
@@ -190,7 +190,7 @@ class ExecuteByRequest(RequestPlanMode):
         client: "ClusterClient",
         checked: Checked,
         refused: Mapping[TopicPartition, BrokerAnswerError],
-        throttle: Throttle | None,
+        own: Own,
         dirs: LogDirs,
     ) -> int:
         """Tell what was begun, and see to the rest of it."""
@@ -213,7 +213,7 @@ class ExecuteByRequest(RequestPlanMode):
             self.out.note(f"superseded by another request, and not waited for: {named(superseded)}")
         finished, followed = True, self.wait and bool(started)
         if followed:
-            finished = self._follow(client, [p for p in started if p not in superseded], checked.plan, throttle, dirs)
+            finished = self._follow(client, [p for p in started if p not in superseded], checked.plan, own, dirs)
         found: Sequence[Move] = ()
         if self.wait or not self.out.is_text:  # text has told all; the replicas of 10,000 partitions take their time
             begun = {p: checked.plan[p] for p in started}
@@ -230,7 +230,7 @@ class ExecuteByRequest(RequestPlanMode):
         client: "ClusterClient",
         started: Sequence[TopicPartition],
         plan: Moves,
-        throttle: Throttle | None,
+        own: Own,
         dirs: LogDirs,
     ) -> bool:
         finished = self.await_end(client, started, self.timeout) and self.await_log_dirs(client, dirs, self.timeout)
@@ -240,6 +240,5 @@ class ExecuteByRequest(RequestPlanMode):
         self.out.lines(requested_lines(comparing.compare_settled(client, {p: plan[p] for p in started})))
         placed = self.read_placements(client, dirs)
         self.out.lines(one.text for one in placed)
-        unthrottled = throttle is None and self.replica_alter_log_dirs_throttle is None
-        self.finish(client, plan, preserve_throttles=unthrottled, own=throttle)
+        self.finish(client, plan, preserve_throttles=not own.changes, own=own)
         return all(one.state.is_completed for one in placed)

@@ -14,7 +14,7 @@ from kafkatool.core.errors import BrokerAnswerError, RefusedError, UsageError
 from kafkatool.core.model.values import TopicPartition, in_number, join_ids
 from kafkatool.core.operations.requests import comparing, throttles
 from kafkatool.core.operations.requests.moving import read_moves
-from kafkatool.core.operations.requests.throttles import Throttle
+from kafkatool.core.operations.requests.throttles import Own
 from kafkatool.core.operations.requests.topic_reading import read_topics
 from kafkatool.core.planner.plan_files import (
     STDIN,
@@ -95,7 +95,7 @@ class RequestPlanMode(RequestMode, PlanMode):
         plan: Moves,
         *,
         preserve_throttles: bool,
-        own: Throttle | None = None,
+        own: Own | None = None,
         look: comparing.Look | None = None,
     ) -> None:
         """Take throttles off if nothing of the cluster moves any more, only where some are set (ADM-38).
@@ -111,13 +111,11 @@ class RequestPlanMode(RequestMode, PlanMode):
                     "other partitions are being moved: the throttle stays; --verify takes it off when they are"
                 )
             return
-        found, in_use = self.found_throttles(client, plan, look.topics if look else None)
+        found, in_use = self.found_throttles(client, plan, look.topics if look else None, own)
         if look is not None and (found.brokers or found.topics):
             self.finish(client, plan, preserve_throttles=False, own=own)
             return
         self._note_rates_in_use(in_use)
-        if own is not None:
-            found = throttles.with_own(client, found, own)
         if found.brokers:
             plural = "s" * (len(found.brokers) > 1)
             self.out.line(f"Clearing broker-level throttles on broker{plural} {join_ids(found.brokers)}")
@@ -127,19 +125,23 @@ class RequestPlanMode(RequestMode, PlanMode):
         throttles.remove(client, found)
         for (topic, key), value in found.standing.items():
             self.out.note(f"no move has set {key}={value} of topic {topic}: it was taken off with the plan's throttles")
+        if own is not None:
+            throttles.carry_out(client, throttles.standing_again(own, found))
         if found.topics and (down := sorted({b for r in plan.values() for b in r} - set(client.brokers))):
             self.out.note(
                 f"broker {join_ids(down)} cannot be asked, being down: a throttle may be left there when it returns"
             )
 
     def found_throttles(
-        self, client: "ClusterClient", plan: Moves, topics: "Iterable[str] | None" = None
+        self, client: "ClusterClient", plan: Moves, topics: Iterable[str] | None = None, own: Own | None = None
     ) -> "tuple[throttles.Set, RatesInUse | None]":
         """Read which throttles are set that are the plan's, or those of moves, and can go, and which rates cannot.
 
-        ``topics``: those there are; None: they are read.
+        ``topics``: those there are; None: they are read. ``own``: what this run has set.
         """
         found = throttles.find(client, read_topics(client) if topics is None else topics, {p.topic for p in plan})
+        if own is not None:
+            found = throttles.with_own(client, found, own)
         if not any(throttles.LOG_DIR_RATE in keys for keys in found.brokers.values()):
             return found, None
         from kafkatool.core.operations.requests import log_dirs
@@ -151,7 +153,7 @@ class RequestPlanMode(RequestMode, PlanMode):
         if found is not None and found.moving:
             self.out.note(
                 f"replicas of broker {join_ids(found.moving)} are on their way to other log directories: "
-                f"{throttles.LOG_DIR_RATE} stays there; --verify takes it off when they are"
+                f"{throttles.LOG_DIR_RATE} stays there; --verify takes it off when they have arrived"
             )
         if found is not None and found.untold:
             self.out.note(

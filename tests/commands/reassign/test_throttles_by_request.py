@@ -167,6 +167,44 @@ def test_what_was_begun_beside_what_was_refused_keeps_its_throttle(cluster: Clus
     assert "nothing was begun" not in found.stderr
 
 
+# --- at the end of a run that is waited for ---------------------------------------------------------------------
+
+
+@pytest.mark.spec("ADM-35", "RSN-23X")
+def test_a_run_that_is_waited_for_ends_with_what_stood_there_before(
+    cluster: Cluster, standing: Any, tmp_path: Path
+) -> None:
+    cluster.ends_at_once = True
+    cluster.lies_in[1, 0] = ("/data", None)
+    plan = ["--reassignment-json-file", plan_of(tmp_path, {0: [3, 1]}, ["any", "/data"])]
+    found = cluster.run("execute", *plan, "--throttle", 1000, "--replica-alter-log-dirs-throttle", 2000, "--wait")
+    assert found.exit_code == 0, found.output
+    assert len(cluster.asked("IncrementalAlterConfigs")) > 4 and set_now(cluster) == standing
+
+
+@pytest.mark.spec("ADM-35", "ADM-38", "RSN-23X")
+@pytest.mark.parametrize("left", ["lists of the topic", "lists of another", "moves"])
+def test_throttles_that_an_earlier_move_left_do_not_come_back(cluster: Cluster, tmp_path: Path, left: str) -> None:
+    cluster.ends_at_once = True
+    cluster.others = ["u"]
+    cluster.configs[4, "1"] = dict.fromkeys(RATES, "77")
+    cluster.configs[2, "u" if left == "lists of another" else "t"] = {FOLLOWERS: "1:4"}
+    if left == "moves":
+        cluster.configs[2, "t"] = {LEADERS: "*"}
+        cluster.moving[1] = ([4, 2, 1], [4], [1])
+        alter = cluster.brokers[0].answers[altering.API.key]
+
+        def ends(request: Any) -> object:
+            cluster.moving.clear()
+            return alter(request)
+
+        cluster.brokers[0].answers[altering.API.key] = ends
+    plan = plan_of(tmp_path, {0: [3, 2]})
+    found = cluster.run("execute", "--reassignment-json-file", plan, "--throttle", 1000, "--wait", "--additional")
+    assert found.exit_code == 0, found.output
+    assert set_now(cluster) == ({(2, "t"): {LEADERS: "*"}} if left == "moves" else {})
+
+
 # --- lists -----------------------------------------------------------------------------------------------------
 
 
