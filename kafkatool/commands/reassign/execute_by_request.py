@@ -84,17 +84,14 @@ class ExecuteByRequest(RequestPlanMode):
             own = throttles.own(client, changes, others_moved=bool(checked.moving))
             try:
                 throttles.carry_out(client, changes)
-                if throttle is not None:
-                    self.out.line(f"The inter-broker throttle limit was set to {self.throttle} B/s")
-                if dir_rate is not None:
-                    self.out.line(f"The replica-alter-dir throttle limit was set to {dir_rate} B/s")
-                refused = self._send(client, requests, least)
-            except KafkatoolError as e:
-                if not (isinstance(e, CutShortError) and e.may_have_begun):
-                    self._undo(client, own)
-                raise
-            if len(refused) == len(plan):
+            except (KafkatoolError, KeyboardInterrupt):
                 self._undo(client, own)
+                raise
+            if throttle is not None:
+                self.out.line(f"The inter-broker throttle limit was set to {self.throttle} B/s")
+            if dir_rate is not None:
+                self.out.line(f"The replica-alter-dir throttle limit was set to {dir_rate} B/s")
+            refused = self._send(client, requests, least, own)
             return self._go_on(client, checked, refused, own, dirs)
 
     def _note_terms(self, client: "ClusterClient", checked: Checked) -> None:
@@ -157,17 +154,32 @@ class ExecuteByRequest(RequestPlanMode):
         )
 
     def _send(
-        self, client: "ClusterClient", requests: Sequence[Any], least: int
+        self, client: "ClusterClient", requests: Sequence[Any], least: int, own: Own
     ) -> dict[TopicPartition, BrokerAnswerError]:
-        """Begin the moves; return what was refused."""
+        """Begin the moves; return what was refused. Throttles go on where any move has begun, or may have."""
         try:
-            return refused_of(reassignments.send(client, requests, least=least))
+            outcome = reassignments.send(client, requests, least=least)
+        except KeyboardInterrupt:
+            self.out.note(self._looking)
+            raise
         except CutShortError as e:
             if e.accepted:
                 self.out.line(_started_line(e.accepted))
             if e.may_have_begun:
                 e.now = self._looking
+            else:
+                self._undo(client, own)
             raise
+        except KafkatoolError:
+            self._undo(client, own)
+            raise
+        refused = refused_of(outcome)
+        if len(refused) == len(outcome):
+            if any(e.code in reassignments.UNSURE for e in refused.values()):
+                self.out.note(self._looking)
+            else:
+                self._undo(client, own)
+        return refused
 
     @property
     def _looking(self) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
+from kafkatool.core.operations.requests import reassignments, throttles
 from kafkatool.core.protocol.messages import alter_partition_reassignments as altering
 from kafkatool.core.protocol.messages import describe_log_dirs, incremental_alter_configs
 from kafkatool.core.protocol.messages.alter_configs import AlterConfigsResult
@@ -145,16 +146,54 @@ def test_a_throttle_that_cannot_be_taken_back_is_told_with_what_takes_it_off(clu
 
 
 @pytest.mark.spec("ADM-56", "RSN-23X")
+@pytest.mark.parametrize("answer", ["none", "failed", "each failed"])
 def test_what_may_have_begun_keeps_its_throttle_and_what_takes_it_off_is_told(
-    cluster: Cluster, tmp_path: Path, hurried: Path
+    cluster: Cluster, tmp_path: Path, hurried: Path, answer: str
 ) -> None:
-    cluster.brokers[0].answers[altering.API.key] = lambda _: None
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+    failed = altering.AlterPartitionReassignmentsResponse(error_code=code, topics=[])
+    if answer == "each failed":
+        cluster.refusals[0] = (code, "failed at it")
+    else:
+        cluster.brokers[0].answers[altering.API.key] = lambda _: failed if answer == "failed" else None
     plan = plan_of(tmp_path, {0: [3, 2]})
     flags = ["--reassignment-json-file", plan, "--command-config", hurried, "--throttle", 1000]
     found = cluster.run("execute", *flags)
-    assert found.exit_code == 1 and "whether it was done is not known of t-0" in found.stdout
+    assert found.exit_code == 1 and "nothing was begun" not in found.stderr
+    assert ("whether it was done is not known of t-0" in found.stdout) == (answer != "each failed")
     assert cluster.configs[4, "3"] == dict.fromkeys(RATES, "1000")
     assert "# look: what was begun goes on, under the throttle; takes that off when nothing moves" in found.stderr
+
+
+@pytest.mark.spec("RSN-23X")
+@pytest.mark.parametrize("while_", ["setting", "sending"])
+def test_ctrl_c_leaves_no_throttle_or_says_what_takes_it_off(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, while_: str
+) -> None:
+    sent: list[object] = []
+    carry_out = throttles.carry_out
+
+    def interrupted(client: Any, changes: Any, **flags: Any) -> None:
+        if sent:
+            carry_out(client, changes, **flags)
+        else:
+            carry_out(client, changes[:2])
+            sent.append(changes)
+            raise KeyboardInterrupt
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    if while_ == "setting":
+        monkeypatch.setattr(throttles, "carry_out", interrupted)
+    else:
+        monkeypatch.setattr(reassignments, "send", interrupt)
+    plan = plan_of(tmp_path, {0: [3, 2]})
+    found = cluster.run("execute", "--reassignment-json-file", plan, "--throttle", 1000)
+    assert found.exit_code == 130 and not cluster.moving
+    assert bool(set_now(cluster)) == (while_ == "sending")
+    assert ("nothing was begun: the throttles are as they were before" in found.stderr) == (while_ == "setting")
+    assert ("# look: what was begun goes on, under the throttle" in found.stderr) == (while_ == "sending")
 
 
 @pytest.mark.spec("ADM-34", "ADM-35")
