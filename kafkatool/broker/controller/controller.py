@@ -15,13 +15,14 @@ from kafkatool.broker.controller.events import Event, EventQueue
 from kafkatool.broker.controller.gauges import FILE_NAME
 from kafkatool.broker.controller.moves import MoveOutcome, OngoingMoves, WantedMoves
 from kafkatool.broker.controller.telling.channels import BrokerSender, ChannelFactory
+from kafkatool.broker.controller.telling.request_batch import IllegalBatchError
 from kafkatool.broker.controller.term import Surroundings, Term
 from kafkatool.broker.controller.worker import ControllerWorker
 from kafkatool.broker.runtime.gauges_file import GaugesFile
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
-from kafkatool.core.errors import KafkatoolError
+from kafkatool.core.errors import KafkatoolError, TermOverError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.zookeeper.session import ZooKeeper
@@ -195,11 +196,12 @@ class Controller:
         partitions: Collection[TopicPartition] | None,
         *,
         unclean: bool,
-        done: Callable[[Mapping[TopicPartition, Elected] | None], None],
+        done: Callable[[Mapping[TopicPartition, Elected] | ErrorCode], None],
     ) -> None:
         """Have leaders elected, of all partitions when None (ADM-62). ``done`` is called once, on the event thread.
 
-        It hears of each partition, or None: this broker is not the controller, or was not to the end of it.
+        It hears of each partition, or NOT_CONTROLLER: this broker is not the controller, or was not to the end of it.
+        UNKNOWN_SERVER_ERROR: it went wrong, and would again.
         """
 
         self._serve("requested election", lambda term: term.requested_election.elect(partitions, unclean=unclean), done)
@@ -209,7 +211,7 @@ class Controller:
         wanted: WantedMoves,
         *,
         may_change_factor: bool,
-        done: Callable[[Mapping[TopicPartition, MoveOutcome] | None], None],
+        done: Callable[[Mapping[TopicPartition, MoveOutcome] | ErrorCode], None],
     ) -> None:
         """Begin, replace or cancel moves (ADM-64). ``done`` as for `elect_leaders`; it hears when they are stored."""
 
@@ -219,26 +221,32 @@ class Controller:
         self._serve("requested moves", alter, done)
 
     def list_moves(
-        self, partitions: Collection[TopicPartition] | None, done: Callable[[OngoingMoves | None], None]
+        self, partitions: Collection[TopicPartition] | None, done: Callable[[OngoingMoves | ErrorCode], None]
     ) -> None:
         """Tell which of those partitions, of all when None, are moving (ADM-66). ``done`` as for `elect_leaders`."""
         self._serve("list of moves", lambda term: term.requested_moves.ongoing(partitions), done)
 
-    def _serve(self, name: str, serve: Callable[[Term], Told], done: Callable[[Told | None], None]) -> None:
-        """Have a request served on the event thread; it hears None where this broker is not the controller."""
+    def _serve(self, name: str, serve: Callable[[Term], Told], done: Callable[[Told | ErrorCode], None]) -> None:
+        """Have a request served on the event thread; what goes wrong is told there, too, and raised for the log."""
 
         def served() -> None:
-            told = None
+            if (term := self._worker.term) is None:
+                done(ErrorCode.NOT_CONTROLLER)
+                return
             try:
-                if (term := self._worker.term) is not None:
-                    told = serve(term)
-            finally:
-                done(told)
+                told = serve(term)
+            except (TermOverError, IllegalBatchError):  # whoever rules next knows what was stored
+                done(ErrorCode.NOT_CONTROLLER)
+                raise
+            except BaseException:  # this controller rules on: asked again and again it would fail each time
+                done(ErrorCode.UNKNOWN_SERVER_ERROR)
+                raise
+            done(told)
 
         if self.is_active:
-            self._worker.queue.put(Event(name, served, lambda: done(None)))
+            self._worker.queue.put(Event(name, served, lambda: done(ErrorCode.NOT_CONTROLLER)))
         else:
-            done(None)
+            done(ErrorCode.NOT_CONTROLLER)
 
     def gauges(self) -> dict[str, float]:
         """Return the values of CTL-29 and the broker's state (CTL-24 step 9), counts 0 if not active; and `Gauges`."""

@@ -15,6 +15,9 @@ from kafkatool.core.protocol.messages import alter_partition_reassignments as wi
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 _NOT_CONTROLLER = MoveOutcome(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
+_FAILED = MoveOutcome(
+    ErrorCode.UNKNOWN_SERVER_ERROR, "The controller failed at it, and may have stored it: see its log."
+)
 _STORED = MoveOutcome()
 _TWICE = MoveOutcome(ErrorCode.INVALID_REQUEST, "The partition is named twice.")
 
@@ -26,9 +29,12 @@ def handle(request: wire.AlterPartitionReassignmentsRequest, call: Call) -> None
     wanted = {p: None if replicas is None else tuple(replicas) for p, replicas in named}
     refused = {p: _TWICE for p, times in Counter(p for p, _ in named).items() if times > 1}
 
-    def stored(outcomes: Mapping[TopicPartition, MoveOutcome] | None) -> None:
+    def stored(outcomes: Mapping[TopicPartition, MoveOutcome] | ErrorCode) -> None:
         # The controller's thread goes on with its next event: the answer may be large.
-        answer = _refused(wanted) if outcomes is None else _response({**outcomes, **refused})
+        if isinstance(outcomes, ErrorCode):
+            answer = _refused(wanted, outcomes)
+        else:
+            answer = _response({**outcomes, **refused})
         call.context.timer.add(0, lambda: call.respond(answer))
 
     call.context.controller.alter_moves(
@@ -38,8 +44,9 @@ def handle(request: wire.AlterPartitionReassignmentsRequest, call: Call) -> None
     )
 
 
-def _refused(partitions: Iterable[TopicPartition]) -> wire.AlterPartitionReassignmentsResponse:
-    return _response(dict.fromkeys(partitions, _NOT_CONTROLLER), _NOT_CONTROLLER)
+def _refused(partitions: Iterable[TopicPartition], code: ErrorCode) -> wire.AlterPartitionReassignmentsResponse:
+    why = _NOT_CONTROLLER if code is ErrorCode.NOT_CONTROLLER else _FAILED
+    return _response(dict.fromkeys(partitions, why), why)
 
 
 def _response(

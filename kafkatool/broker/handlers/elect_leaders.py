@@ -16,6 +16,7 @@ from kafkatool.core.protocol.messages import elect_leaders as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 _NOT_CONTROLLER = Elected(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+_FAILED = Elected(ErrorCode.UNKNOWN_SERVER_ERROR, "The controller failed at it, and may have elected: see its log.")
 _NO_SUCH_TYPE = Elected(ErrorCode.INVALID_REQUEST, "there is no election of that type")
 _TIMED_OUT = Elected(ErrorCode.REQUEST_TIMED_OUT, "elected, but this broker has not heard of the new leader yet")
 
@@ -29,7 +30,7 @@ def handle(request: wire.ElectLeadersRequest, call: Call) -> wire.ElectLeadersRe
     if request.election_type not in (wire.PREFERRED, wire.UNCLEAN):
         return _refused(wanted, _NO_SUCH_TYPE)
 
-    def elected(outcomes: Mapping[TopicPartition, Elected] | None) -> None:
+    def elected(outcomes: Mapping[TopicPartition, Elected] | ErrorCode) -> None:
         # The controller's thread goes on with its next event: the answer may be large.
         call.context.timer.add(0, lambda: _answer(wanted, outcomes, request.timeout_ms, call))
 
@@ -39,12 +40,12 @@ def handle(request: wire.ElectLeadersRequest, call: Call) -> wire.ElectLeadersRe
 
 def _answer(
     wanted: Iterable[TopicPartition] | None,
-    outcomes: Mapping[TopicPartition, Elected] | None,
+    outcomes: Mapping[TopicPartition, Elected] | ErrorCode,
     timeout_ms: int,
     call: Call,
 ) -> None:
-    if outcomes is None:
-        call.respond(_refused(wanted, _NOT_CONTROLLER))
+    if isinstance(outcomes, ErrorCode):
+        call.respond(_refused(wanted, _NOT_CONTROLLER if outcomes is ErrorCode.NOT_CONTROLLER else _FAILED))
         return
     leaders = {p: outcome.leader for p, outcome in outcomes.items() if outcome.error is ErrorCode.NONE}
 

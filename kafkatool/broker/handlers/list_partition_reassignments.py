@@ -8,6 +8,9 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import list_partition_reassignments as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
+_NO_LONGER = "This is not the correct controller for this cluster."
+_FAILED = "The controller failed at it: see its log."
+
 
 @Served(wire.API, versions=(0, 0), asks=(cluster(Operation.DESCRIBE),))
 def handle(request: wire.ListPartitionReassignmentsRequest, call: Call) -> None:
@@ -16,20 +19,17 @@ def handle(request: wire.ListPartitionReassignmentsRequest, call: Call) -> None:
     if request.topics is not None:
         wanted = list(dict.fromkeys(TopicPartition(t.topic, p) for t in request.topics for p in t.partitions))
 
-    def told(moves: OngoingMoves | None) -> None:
+    def told(moves: OngoingMoves | ErrorCode) -> None:
         # The controller's thread goes on with its next event: the answer may be large.
         call.context.timer.add(0, lambda: call.respond(_response(moves)))
 
     call.context.controller.list_moves(wanted, told)
 
 
-def _response(moves: OngoingMoves | None) -> wire.ListPartitionReassignmentsResponse:
-    if moves is None:
-        return wire.ListPartitionReassignmentsResponse(
-            error_code=ErrorCode.NOT_CONTROLLER,
-            error_message="This is not the correct controller for this cluster.",
-            topics=[],
-        )
+def _response(moves: OngoingMoves | ErrorCode) -> wire.ListPartitionReassignmentsResponse:
+    if isinstance(moves, ErrorCode):
+        message = _NO_LONGER if moves is ErrorCode.NOT_CONTROLLER else _FAILED
+        return wire.ListPartitionReassignmentsResponse(error_code=moves, error_message=message, topics=[])
     topics: dict[str, list[wire.OngoingPartition]] = {}
     for (topic, number), move in moves.items():
         one = wire.OngoingPartition(

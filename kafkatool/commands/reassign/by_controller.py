@@ -9,13 +9,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
-from kafkatool.commands.reassign.cancel_by_request import CancelMode
-from kafkatool.commands.reassign.request_mode import plural_of
+from kafkatool.commands.reassign.cancel_by_request import NO_LOG_DIR_MOVES, CancelMode
+from kafkatool.commands.reassign.request_mode import named, plural_of
 from kafkatool.commands.reassign.rows import item
 from kafkatool.core.model.moves import Move, Status
 from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.operations.requests import planned, reassignments, throttles_by_controller
 from kafkatool.core.operations.requests.moving import read_moves
+from kafkatool.core.operations.requests.throttles import LOG_DIR_RATE
 from kafkatool.core.planner.plan_files import dashed
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class CancelByController(CancelMode):
 
     def carry_out(self) -> int:
         """Cancel what moves of the plan, at once; throttles go when nothing moves any more (ADM-37, ADM-38)."""
-        plan = self.read_plan()
+        plan, dirs = self.read_plan_and_log_dirs()
         origin = self.files.known_way_back(plan, name_of=dashed)
         with self.client() as connected:
             client = cast("ControllerClient", connected)
@@ -56,6 +57,14 @@ class CancelByController(CancelMode):
                 self.out.planned_requests(shown, judged=clears)
                 return 0
             cancelled, refused = self.turn_round(client, requests, sorted(moving))
+            untold = [r for r in dirs if r.partition not in moving or r.broker in moving[r.partition].origin]
+            if untold:
+                self.out.note(
+                    f"whether {named(untold)} moves to another log directory only brokers tell, and cancel: --cancel with "
+                    "--bootstrap-server"
+                )
+            else:
+                self.out.line(NO_LOG_DIR_MOVES)
             limit_s = client.settings.whole_timeout_ms / 1000 if self.timeout is None else self.timeout
             left = self._await_end(client, cancelled, limit_s)
             self._clear_throttles(client, plan, brokers, topics)
@@ -74,7 +83,7 @@ class CancelByController(CancelMode):
             if left:
                 self.out.note("not finished: what is under way goes on; the same command looks again")
             self.show_items([item(m) for m in found], client.cluster_id)
-        return 0 if not left and not refused and not strange else 1
+        return 0 if not left and not refused and not strange and not untold else 1
 
     def _await_end(
         self, client: "ControllerClient", cancelled: Collection[TopicPartition], limit_s: float
@@ -104,3 +113,6 @@ class CancelByController(CancelMode):
         if lists:
             self.out.line(f"Clearing topic-level throttles on topic{plural_of(lists)} {','.join(lists)}")
         throttles_by_controller.remove(client, throttles_by_controller.removal_request(brokers, lists))
+        self.out.note(
+            f"{LOG_DIR_RATE} stays where it is set: controllers do not tell whether replicas move between log directories"
+        )

@@ -1,8 +1,8 @@
 """``kt reassign --cancel`` with ``--bootstrap-server``: in the words of Kafka's own tool of 3.9 (ADM-37)."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkatool.commands.reassign.request_mode import RequestPlanMode, named, plural_of, refused_of
 from kafkatool.commands.reassign.rows import item
@@ -10,15 +10,18 @@ from kafkatool.core.errors import BrokerAnswerError
 from kafkatool.core.model.moves import Move, Status
 from kafkatool.core.model.values import TopicPartition, in_number
 from kafkatool.core.operations.requests import comparing, planned, reassignments, throttles
-from kafkatool.core.operations.requests.moving import read_moves
+from kafkatool.core.operations.requests.moving import Moving, read_moves
 from kafkatool.core.operations.requests.reassignments import CutShortError
 from kafkatool.core.operations.requests.throttles import Throttle
 from kafkatool.core.operations.requests.topic_reading import read_topics, replicas_in
-from kafkatool.core.planner.plan_files import Moves, dashed, plan_json
+from kafkatool.core.planner.plan_files import LogDirs, Moves, PlacedReplica, dashed, plan_json
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from kafkatool.core.client.cluster import ClusterClient
+
+
+NO_LOG_DIR_MOVES: Final = "None of the specified partition moves are active."  # Kafka's word for those of log_dirs
 
 
 def _cancelled_line(partitions: Collection[TopicPartition]) -> str:
@@ -53,7 +56,6 @@ class CancelMode(RequestPlanMode):
             self.out.line(_cancelled_line(cancelled))
         elif not refused:
             self.out.line("None of the specified partition reassignments are active.")
-        self.out.line("None of the specified partition moves are active.")
         return cancelled, refused
 
     def note_strange(self, strange: Sequence[Move]) -> None:
@@ -75,18 +77,25 @@ class CancelByRequest(CancelMode):
 
     def carry_out(self) -> int:
         """Cancel what moves of the plan, at once; with --rollback send back what has ended too (ADM-37)."""
-        plan = self.read_plan()
+        plan, dirs = self.read_plan_and_log_dirs()
         origin = self.read_rollback(plan) if self.rollback else self.files.known_way_back(plan, name_of=dashed)
         with self.client() as client:
-            moving = sorted(read_moves(client, plan, needed=True))
+            moves = read_moves(client, plan, needed=True)
+            moving = sorted(moves)
+            dirs = _staying(client, dirs, moves) if dirs else {}
             requests = reassignments.requests(client, dict.fromkeys(moving))
             if self.dry_run:
-                return self._plan_only(client, plan, origin, requests)
+                return self._plan_only(client, plan, origin, requests, dirs)
             cancelled, refused = self.turn_round(client, requests, moving)
+            back, untold = self._ways_back(client, dirs)
+            late = self.start_log_dirs(client, back)
+            if not back and not untold:
+                self.out.line(NO_LOG_DIR_MOVES)
             limit_s = client.settings.whole_timeout_ms / 1000 if self.timeout is None else self.timeout
             ended = not cancelled or self.await_end(
                 client, cancelled, limit_s, way_on=self.cancelling(rollback=self.rollback)
             )
+            in_dirs = self.await_log_dirs(client, back, limit_s) and not late and not untold
             if self.rollback and ended and not refused:
                 ended = self._go_back(client, origin)
             compared_with = origin if self.rollback else {p: origin[p] for p in cancelled if p in origin}
@@ -94,21 +103,35 @@ class CancelByRequest(CancelMode):
             strange = [m for m in after if m.status is not Status.COMPLETED]
             self.finish(client, plan, preserve_throttles=self.preserve_throttles)
             self.note_strange(strange)
-            if not ended:
+            if untold:
+                self.out.note(f"whether {named(untold)} moves to another log directory is not known, and not cancelled")
+            if not ended or not in_dirs:
                 self.out.note("not finished: what is under way goes on; the same command looks again")
             self.show_items([item(m) for m in comparing.compare(client, plan)], client.cluster_id)
-        return 0 if ended and not refused and not strange else 1
+        return 0 if ended and in_dirs and not refused and not strange else 1
 
-    def _plan_only(self, client: "ClusterClient", plan: Moves, origin: Moves, requests: Sequence[Any]) -> int:
+    def _ways_back(self, client: "ClusterClient", dirs: LogDirs) -> tuple[LogDirs, list[PlacedReplica]]:
+        """Return where those replicas lie that are on their way to another log directory, and those not told of."""
+        placed = self.read_placements(client, dirs)
+        back = {one.replica: one.current for one in placed if one.state.is_moving and one.current is not None}
+        return back, [one.replica for one in placed if not one.state.is_known]
+
+    def _plan_only(
+        self, client: "ClusterClient", plan: Moves, origin: Moves, requests: Sequence[Any], dirs: LogDirs
+    ) -> int:
         """Show what would be asked for, if nothing ended meanwhile; throttles come off when nothing moves any more."""
         shown = planned.plan_moves(client, requests)
+        if staying := self._ways_back(client, dirs)[0]:
+            from kafkatool.core.operations.requests import log_dirs
+
+            shown += planned.plan_log_dirs(client, log_dirs.requests(staying))
         moving = read_moves(client)
         if self.rollback:
             current = replicas_in(read_topics(client, sorted({p.topic for p in origin})), origin)
             back = {p: to for p, to in origin.items() if p in current and p not in moving and current[p] != to}
             shown += planned.plan_moves(client, reassignments.requests(client, back))
         if not self.preserve_throttles and not set(moving).difference(plan):
-            removal = throttles.removal_requests(self.found_throttles(client, plan))
+            removal = throttles.removal_requests(self.found_throttles(client, plan)[0])
             throttles.carry_out(client, removal, validate_only=True)
             shown += planned.plan_configs(client, removal)
         self.out.planned_requests(shown)
@@ -134,3 +157,11 @@ class CancelByRequest(CancelMode):
         return not refused and self.await_end(
             client, back, self.timeout, way_on=self.cancelling(rollback=self.rollback)
         )
+
+
+def _staying(client: "ClusterClient", dirs: LogDirs, moves: Mapping[TopicPartition, Moving]) -> LogDirs:
+    """Return the directories of replicas that stay; what a cancelled move has added goes, wherever it lies."""
+    partitions = {replica.partition for replica in dirs}
+    assigned = replicas_in(read_topics(client, sorted({p.topic for p in partitions})), partitions)
+    stay = {p: moves[p].origin if p in moves else replicas for p, replicas in assigned.items()}
+    return {replica: path for replica, path in dirs.items() if replica.broker in stay.get(replica.partition, ())}

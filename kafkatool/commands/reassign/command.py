@@ -87,7 +87,8 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
         "--command-config where they want a login. Controllers of Kafka 0.10 to 2.3 go back when the next one is elected.",
         "--bootstrap-controller takes --cancel and --list. Controllers tell the replicas of what moves alone: there is no "
         "--rollback, and after a cancel the plan's throttle comes off the brokers that the plan or its moves name, whether "
-        "it is set there or not, and off the plan's topics.",
+        "it is set there or not, and off the plan's topics. Whether replicas move between log directories only brokers "
+        "tell: that goes on, under its own rate.",
         "generate --explain adds reason and copies_to to each partition, and an item for each broker: broker, "
         "replicas_before, replicas_after, leaders_before, leaders_after, incoming, outgoing, copied_bytes "
         "(null: not known).",

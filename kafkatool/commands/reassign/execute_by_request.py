@@ -1,6 +1,6 @@
 """``kt reassign --execute`` with ``--bootstrap-server``, in the words of Kafka's own tool of 3.9 (ADM-33, 34, 40, 42)."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,18 +9,17 @@ from kafkatool.commands.reassign.rows import item, requested_lines, unchanged_li
 from kafkatool.commands.shared.credentials import broker_access
 from kafkatool.commands.shared.output import error_item
 from kafkatool.commands.shared.plan_table import throttled_line
-from kafkatool.core.errors import RefusedError
+from kafkatool.core.errors import BrokerAnswerError, KafkatoolError, RefusedError
 from kafkatool.core.model.moves import Move, Status
 from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.operations.requests import comparing, reassignments, throttles
 from kafkatool.core.operations.requests.moving import read_moves
 from kafkatool.core.operations.requests.reassignments import Checked, CutShortError
-from kafkatool.core.operations.requests.throttles import Throttle
+from kafkatool.core.operations.requests.throttles import Change, Own, Throttle
 from kafkatool.core.planner.plan_files import (
     CURRENT_ASSIGNMENT,
     LogDirs,
     Moves,
-    PlacedReplica,
     plan_json,
     plan_json_with_log_dirs,
     write_file,
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 THROTTLE_WARNING: Final = (
     "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
 )
-LOG_DIRS_TIMEOUT_S: Final = 10.0
-"""How long replicas are asked for that a broker is still to make, without --timeout: as Kafka's tool."""
 
 
 def _started_line(partitions: Collection[TopicPartition]) -> str:
@@ -83,15 +80,19 @@ class ExecuteByRequest(RequestPlanMode):
             if self.dry_run:
                 return self._plan_requests(client, throttle, requests, least, dirs)
             self._save_way_back(checked)
-            if throttle is not None and self.throttle is not None:
-                throttles.set_throttle(client, throttle, self.throttle)
+            changes = self._throttle_changes(client, throttle, dirs)
+            own = throttles.own(client, changes, others_moved=bool(checked.moving))
+            try:
+                throttles.carry_out(client, changes)
+            except (KafkatoolError, KeyboardInterrupt):
+                self._undo(client, own)
+                raise
+            if throttle is not None:
                 self.out.line(f"The inter-broker throttle limit was set to {self.throttle} B/s")
             if dir_rate is not None:
-                from kafkatool.core.operations.requests import log_dirs
-
-                throttles.carry_out(client, log_dirs.throttle_requests(client, dirs, dir_rate))
                 self.out.line(f"The replica-alter-dir throttle limit was set to {dir_rate} B/s")
-            return self._start(client, checked, requests, least, throttle, dirs)
+            refused = self._send(client, requests, least, own)
+            return self._go_on(client, checked, refused, own, dirs)
 
     def _note_terms(self, client: "ClusterClient", checked: Checked) -> None:
         """Tell what of the plan is in place already, and how long the rest takes under the throttle."""
@@ -107,16 +108,23 @@ class ExecuteByRequest(RequestPlanMode):
             if (line := throttled_line(share, self.throttle)) is not None:
                 self.out.note(line)
 
+    def _throttle_changes(self, client: "ClusterClient", throttle: Throttle | None, dirs: LogDirs) -> list[Change]:
+        """Make the requests that set both throttles, as far as they are wanted."""
+        changes: list[Change] = []
+        if throttle is not None and self.throttle is not None:
+            changes = throttles.setting_requests(client, throttle, self.throttle)
+        if self.replica_alter_log_dirs_throttle is not None:
+            from kafkatool.core.operations.requests import log_dirs
+
+            changes += log_dirs.throttle_requests(client, dirs, self.replica_alter_log_dirs_throttle)
+        return changes
+
     def _plan_requests(
         self, client: "ClusterClient", throttle: Throttle | None, requests: Sequence[Any], least: int, dirs: LogDirs
     ) -> int:
         from kafkatool.core.operations.requests import log_dirs, planned
 
-        changes = []
-        if throttle is not None and self.throttle is not None:
-            changes = throttles.setting_requests(client, throttle, self.throttle)
-        if self.replica_alter_log_dirs_throttle is not None:
-            changes += log_dirs.throttle_requests(client, dirs, self.replica_alter_log_dirs_throttle)
+        changes = self._throttle_changes(client, throttle, dirs)
         throttles.carry_out(client, changes, validate_only=True)
         shown = [
             *planned.plan_configs(client, changes),
@@ -145,23 +153,59 @@ class ExecuteByRequest(RequestPlanMode):
             ]
         )
 
-    def _start(
-        self,
-        client: "ClusterClient",
-        checked: Checked,
-        requests: Sequence[Any],
-        least: int,
-        throttle: Throttle | None,
-        dirs: LogDirs,
-    ) -> int:
+    def _send(
+        self, client: "ClusterClient", requests: Sequence[Any], least: int, own: Own
+    ) -> dict[TopicPartition, BrokerAnswerError]:
+        """Begin the moves; return what was refused. Throttles go on where any move has begun, or may have."""
         try:
             outcome = reassignments.send(client, requests, least=least)
+        except KeyboardInterrupt:
+            self.out.note(self._looking)
+            raise
         except CutShortError as e:
             if e.accepted:
                 self.out.line(_started_line(e.accepted))
-            e.now = f"{self.command('--verify')}  # look: what was begun goes on, under the throttle"
+            if e.may_have_begun:
+                e.now = self._looking
+            else:
+                self._undo(client, own)
+            raise
+        except KafkatoolError:
+            self._undo(client, own)
             raise
         refused = refused_of(outcome)
+        if len(refused) == len(outcome):
+            if any(e.code in reassignments.UNSURE for e in refused.values()):
+                self.out.note(self._looking)
+            else:
+                self._undo(client, own)
+        return refused
+
+    @property
+    def _looking(self) -> str:
+        """Return what to type where it ends with something begun, or perhaps begun."""
+        what = "look: what was begun goes on, under the throttle; takes that off when nothing moves"
+        return f"{self.command('--verify')}  # {what}"
+
+    def _undo(self, client: "ClusterClient", own: Own) -> None:
+        """Put back what throttles there were, as nothing was begun under those that this run has set (ADM-35)."""
+        if not own.changes:
+            return
+        if (failure := throttles.undo(client, own)) is None:
+            self.out.note("nothing was begun: the throttles are as they were before")
+            return
+        self.out.note(f"nothing was begun, but the throttle could not be taken back everywhere: {failure}")
+        self.out.note(f"{self.command('--verify')}  # takes throttles off when nothing moves any more")
+
+    def _go_on(
+        self,
+        client: "ClusterClient",
+        checked: Checked,
+        refused: Mapping[TopicPartition, BrokerAnswerError],
+        own: Own,
+        dirs: LogDirs,
+    ) -> int:
+        """Tell what was begun, and see to the rest of it."""
         started = [p for p in checked.plan if p not in refused]
         if refused:
             self.show_refusals("Error reassigning partition(s):", refused)
@@ -170,14 +214,18 @@ class ExecuteByRequest(RequestPlanMode):
         else:
             self.out.line(_started_line(started))
         dirs = {replica: path for replica, path in dirs.items() if replica.partition not in refused}
-        late = self._start_log_dirs(client, dirs)
+        try:
+            late = self.start_log_dirs(client, dirs)
+        except KafkatoolError as e:
+            e.now = self._looking
+            raise
         moving = read_moves(client, started, needed=True) if started else {}
         superseded = sorted(p for p, m in moving.items() if m.target != checked.plan[p])
         if superseded:
             self.out.note(f"superseded by another request, and not waited for: {named(superseded)}")
         finished, followed = True, self.wait and bool(started)
         if followed:
-            finished = self._follow(client, [p for p in started if p not in superseded], checked.plan, throttle, dirs)
+            finished = self._follow(client, [p for p in started if p not in superseded], checked.plan, own, dirs)
         found: Sequence[Move] = ()
         if self.wait or not self.out.is_text:  # text has told all; the replicas of 10,000 partitions take their time
             begun = {p: checked.plan[p] for p in started}
@@ -189,31 +237,12 @@ class ExecuteByRequest(RequestPlanMode):
         done = not self.wait or all(m.status is Status.COMPLETED for m in found)
         return 0 if not refused and not late and finished and done else 1
 
-    def _start_log_dirs(self, client: "ClusterClient", wanted: LogDirs) -> LogDirs:
-        """Have replicas move to other log directories (ADM-40); return those that could not begin in time."""
-        if not wanted:
-            return {}
-        from kafkatool.core.operations.requests import log_dirs  # a plan that names none does without
-
-        def begun(replicas: Collection[PlacedReplica]) -> None:
-            self.out.lines(
-                f"Successfully started moving log directory to {wanted[one]} for replica {one.partition} "
-                f"with broker {one.broker} "  # the blank is Kafka's
-                for one in replicas
-            )
-
-        timeout_s = LOG_DIRS_TIMEOUT_S if self.timeout is None else self.timeout
-        late = log_dirs.begin(client, wanted, timeout_s, begun)
-        if late:
-            self.out.line(f"Timed out before log directory move{plural_of(late)} could be started for: {named(late)}")
-        return late
-
     def _follow(
         self,
         client: "ClusterClient",
         started: Sequence[TopicPartition],
         plan: Moves,
-        throttle: Throttle | None,
+        own: Own,
         dirs: LogDirs,
     ) -> bool:
         finished = self.await_end(client, started, self.timeout) and self.await_log_dirs(client, dirs, self.timeout)
@@ -223,6 +252,5 @@ class ExecuteByRequest(RequestPlanMode):
         self.out.lines(requested_lines(comparing.compare_settled(client, {p: plan[p] for p in started})))
         placed = self.read_placements(client, dirs)
         self.out.lines(one.text for one in placed)
-        unthrottled = throttle is None and self.replica_alter_log_dirs_throttle is None
-        self.finish(client, plan, preserve_throttles=unthrottled, own=throttle)
+        self.finish(client, plan, preserve_throttles=not own.changes, own=own)
         return all(one.state.is_completed for one in placed)

@@ -14,7 +14,7 @@ from kafkatool.core.errors import BrokerAnswerError, RefusedError, UsageError
 from kafkatool.core.model.values import TopicPartition, in_number, join_ids
 from kafkatool.core.operations.requests import comparing, throttles
 from kafkatool.core.operations.requests.moving import read_moves
-from kafkatool.core.operations.requests.throttles import Throttle
+from kafkatool.core.operations.requests.throttles import Own
 from kafkatool.core.operations.requests.topic_reading import read_topics
 from kafkatool.core.planner.plan_files import (
     STDIN,
@@ -28,11 +28,13 @@ from kafkatool.core.planner.plan_files import (
 
 if TYPE_CHECKING:
     from kafkatool.core.client.cluster import ClusterClient
-    from kafkatool.core.operations.requests.log_dirs import Placement
+    from kafkatool.core.operations.requests.log_dirs import Placement, RatesInUse
     from kafkatool.core.operations.requests.reassignments import Refusals
 
 
 LOG_DIRS_POLL_S: Final = 1.0
+LOG_DIRS_TIMEOUT_S: Final = 10.0
+"""How long replicas are asked for that a broker is still to make, without --timeout: as Kafka's tool."""
 
 
 def refused_of(outcome: "Refusals") -> dict[TopicPartition, BrokerAnswerError]:
@@ -93,7 +95,7 @@ class RequestPlanMode(RequestMode, PlanMode):
         plan: Moves,
         *,
         preserve_throttles: bool,
-        own: Throttle | None = None,
+        own: Own | None = None,
         look: comparing.Look | None = None,
     ) -> None:
         """Take throttles off if nothing of the cluster moves any more, only where some are set (ADM-38).
@@ -109,14 +111,11 @@ class RequestPlanMode(RequestMode, PlanMode):
                     "other partitions are being moved: the throttle stays; --verify takes it off when they are"
                 )
             return
-        found = (
-            throttles.find(client, look.topics, {p.topic for p in plan}) if look else self.found_throttles(client, plan)
-        )
+        found, in_use = self.found_throttles(client, plan, look.topics if look else None, own)
         if look is not None and (found.brokers or found.topics):
             self.finish(client, plan, preserve_throttles=False, own=own)
             return
-        if own is not None:
-            found = throttles.with_own(client, found, own)
+        self._note_rates_in_use(in_use)
         if found.brokers:
             plural = "s" * (len(found.brokers) > 1)
             self.out.line(f"Clearing broker-level throttles on broker{plural} {join_ids(found.brokers)}")
@@ -124,14 +123,43 @@ class RequestPlanMode(RequestMode, PlanMode):
             plural = "s" * (len(found.topics) > 1)
             self.out.line(f"Clearing topic-level throttles on topic{plural} {','.join(found.topics)}")
         throttles.remove(client, found)
+        for (topic, key), value in found.standing.items():
+            self.out.note(f"no move has set {key}={value} of topic {topic}: it was taken off with the plan's throttles")
+        if own is not None:
+            throttles.carry_out(client, throttles.standing_again(own, found))
         if found.topics and (down := sorted({b for r in plan.values() for b in r} - set(client.brokers))):
             self.out.note(
                 f"broker {join_ids(down)} cannot be asked, being down: a throttle may be left there when it returns"
             )
 
-    def found_throttles(self, client: "ClusterClient", plan: Moves) -> throttles.Set:
-        """Read which throttles are set that are the plan's, or those of moves."""
-        return throttles.find(client, read_topics(client), {p.topic for p in plan})
+    def found_throttles(
+        self, client: "ClusterClient", plan: Moves, topics: Iterable[str] | None = None, own: Own | None = None
+    ) -> "tuple[throttles.Set, RatesInUse | None]":
+        """Read which throttles are set that are the plan's, or those of moves, and can go, and which rates cannot.
+
+        ``topics``: those there are; None: they are read. ``own``: what this run has set.
+        """
+        found = throttles.find(client, read_topics(client) if topics is None else topics, {p.topic for p in plan})
+        if own is not None:
+            found = throttles.with_own(client, found, own)
+        if not any(throttles.LOG_DIR_RATE in keys for keys in found.brokers.values()):
+            return found, None
+        from kafkatool.core.operations.requests import log_dirs
+
+        return log_dirs.keep_rates(client, found)
+
+    def _note_rates_in_use(self, found: "RatesInUse | None") -> None:
+        """Say which rates of moves between log directories stay, and why."""
+        if found is not None and found.moving:
+            self.out.note(
+                f"replicas of broker {join_ids(found.moving)} are on their way to other log directories: "
+                f"{throttles.LOG_DIR_RATE} stays there; --verify takes it off when they have arrived"
+            )
+        if found is not None and found.untold:
+            self.out.note(
+                f"whether replicas of broker {join_ids(found.untold)} are on their way to other log directories is not "
+                f"known: {throttles.LOG_DIR_RATE} stays there"
+            )
 
     def await_end(
         self,
@@ -174,6 +202,25 @@ class RequestPlanMode(RequestMode, PlanMode):
             time.sleep(LOG_DIRS_POLL_S)
             client.begin_anew()
         return True
+
+    def start_log_dirs(self, client: "ClusterClient", wanted: LogDirs) -> LogDirs:
+        """Have replicas move to those log directories (ADM-40); return those that could not begin in time."""
+        if not wanted:
+            return {}
+        from kafkatool.core.operations.requests import log_dirs  # a plan that names none does without
+
+        def begun(replicas: Collection[PlacedReplica]) -> None:
+            self.out.lines(
+                f"Successfully started moving log directory to {wanted[one]} for replica {one.partition} "
+                f"with broker {one.broker} "  # the blank is Kafka's
+                for one in replicas
+            )
+
+        timeout_s = LOG_DIRS_TIMEOUT_S if self.timeout is None else self.timeout
+        late = log_dirs.begin(client, wanted, timeout_s, begun)
+        if late:
+            self.out.line(f"Timed out before log directory move{plural_of(late)} could be started for: {named(late)}")
+        return late
 
     def read_placements(self, client: "ClusterClient", wanted: LogDirs) -> "list[Placement]":
         """Look where those replicas are; a plan that names no log directory does without what asks for them."""

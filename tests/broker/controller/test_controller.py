@@ -1,8 +1,9 @@
 """The controller on its own threads, with a real ZooKeeper and real sockets."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -10,10 +11,12 @@ import pytest
 from kafkatool.broker.controller.controller import Controller
 from kafkatool.broker.controller.telling import request_batch
 from kafkatool.broker.controller.work.controlled_shutdown import ControlledShutdown
+from kafkatool.broker.controller.work.requested_election import RequestedElection
+from kafkatool.broker.controller.work.requested_moves import RequestedMoves
 from kafkatool.broker.controller.work.topic_changes import TopicChanges
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
-from kafkatool.core.errors import KafkatoolError
+from kafkatool.core.errors import ControllerFencedError, KafkatoolError
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.leader_and_isr import (
@@ -139,6 +142,45 @@ def test_a_controlled_shutdown_that_fails_is_answered_with_a_code_and_logged_onc
         monkeypatch.undo()
         assert found.controlled_shutdown(3, None) == (ErrorCode.BROKER_NOT_AVAILABLE, [])
     assert caplog.messages.count(logged) == 1
+
+
+@pytest.mark.spec("ADM-61", "ADM-64", "CTL-121")
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (TypeError("a bug"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (KafkatoolError("no"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (ControllerFencedError("another rules"), ErrorCode.NOT_CONTROLLER),
+    ],
+    ids=["bug", "error", "term over"],
+)
+@pytest.mark.parametrize(
+    ("part", "name", "ask"),
+    [
+        (RequestedMoves, "alter", lambda c, done: c.alter_moves({T0: (1,)}, may_change_factor=True, done=done)),
+        (RequestedMoves, "ongoing", lambda c, done: c.list_moves(None, done)),
+        (RequestedElection, "elect", lambda c, done: c.elect_leaders(None, unclean=False, done=done)),
+    ],
+    ids=["moves", "list", "election"],
+)
+def test_a_request_that_fails_is_asked_again_only_of_another_controller(
+    zk_connect: str,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    code: ErrorCode,
+    part: type,
+    name: str,
+    ask: Callable[[Controller, Callable[[object], None]], None],
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    heard: SimpleQueue[object] = SimpleQueue()
+    monkeypatch.setattr(part, name, fail)
+    with controller(zk_connect, 1, StateChangeLog(None)) as found:
+        ask(found, heard.put)
+        assert heard.get(timeout=240) is code
+    assert heard.empty(), "it is answered once"
 
 
 @pytest.mark.spec("CTL-28", "Z-42")

@@ -23,10 +23,10 @@ NO_LONGER = "This is not the correct controller for this cluster."
 
 @dataclass
 class FakeController:
-    """Answers with what the test put there; None: it is not the controller."""
+    """Answers with what the test put there."""
 
-    outcomes: Mapping[TopicPartition, MoveOutcome] | None = None
-    moves: OngoingMoves | None = None
+    outcomes: Mapping[TopicPartition, MoveOutcome] | ErrorCode = ErrorCode.NOT_CONTROLLER
+    moves: OngoingMoves | ErrorCode = ErrorCode.NOT_CONTROLLER
     asked: list[Any] = field(default_factory=list)
 
     def alter_moves(
@@ -82,6 +82,16 @@ def test_who_is_not_the_controller_says_so_at_the_top_and_of_each_partition(clie
         assert [(p.partition, p.error_code) for t in answer.topics for p in t.partitions] == [(0, 41), (1, 41), (2, 41)]
     told = client.call(listing.API, 0, listing.ListPartitionReassignmentsRequest(topics=None))
     assert (told.error_code, told.error_message, told.topics) == (41, NO_LONGER, [])
+
+
+@pytest.mark.spec("ADM-61", "ADM-64")
+def test_a_controller_that_failed_at_it_is_not_said_to_be_another(client: Client, controller: FakeController) -> None:
+    controller.outcomes = controller.moves = ErrorCode.UNKNOWN_SERVER_ERROR
+    answer = client.call(alter.API, 1, wanted())
+    assert [(p.partition, p.error_code) for t in answer.topics for p in t.partitions] == [(0, -1), (1, -1), (2, -1)]
+    told = client.call(listing.API, 0, listing.ListPartitionReassignmentsRequest(topics=None))
+    assert (answer.error_code, told.error_code, told.topics) == (-1, -1, [])
+    assert "see its log" in answer.error_message and "see its log" in told.error_message
 
 
 @pytest.mark.spec("ADM-66")

@@ -2,16 +2,28 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 from click.testing import CliRunner, Result
 
 from kafkatool.commands.main import kt
 from kafkatool.core.protocol.messages import alter_partition_reassignments as altering
-from kafkatool.core.protocol.messages import describe_configs, describe_log_dirs, incremental_alter_configs, metadata
+from kafkatool.core.protocol.messages import (
+    alter_replica_log_dirs,
+    describe_configs,
+    describe_log_dirs,
+    incremental_alter_configs,
+    metadata,
+)
 from kafkatool.core.protocol.messages import list_partition_reassignments as listing
 from kafkatool.core.protocol.messages.alter_configs import AlterConfigsResult
 from kafkatool.core.protocol.messages.describe_configs import DescribeConfigsEntry, DescribeConfigsResult
+from kafkatool.core.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
 from kafkatool.core.protocol.messages.list_partition_reassignments import OngoingPartition, OngoingTopic
 from kafkatool.core.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from tests.core.client.fake_broker import FakeBroker
@@ -29,6 +41,8 @@ class Cluster:
         self.ends_at_once = False
         self.others: list[str] = []
         """Topics beside ``t``, without partitions."""
+        self.lies_in: dict[tuple[int, int], tuple[str, str | None]] = {}
+        """Broker and partition of ``t`` -> the log directory of the replica, and the one that it is on its way to."""
         for broker in brokers:
             broker.knows, broker.controller_id = brokers, 1
             broker.answers |= {
@@ -36,7 +50,8 @@ class Cluster:
                 listing.API.key: self._list,
                 altering.API.key: self._alter,
                 describe_configs.API.key: self._describe,
-                describe_log_dirs.API.key: lambda _: describe_log_dirs.DescribeLogDirsResponse(results=[]),
+                describe_log_dirs.API.key: partial(self._describe_dirs, broker.id),
+                alter_replica_log_dirs.API.key: partial(self._alter_dirs, broker.id),
                 incremental_alter_configs.API.key: self.set,
             }
 
@@ -106,6 +121,32 @@ class Cluster:
             )
         return describe_configs.DescribeConfigsResponse(results=results)
 
+    def _describe_dirs(self, broker: int, request: describe_log_dirs.DescribeLogDirsRequest) -> object:
+        wanted = None if request.topics is None else {p for t in request.topics for p in t.partitions}
+        held: dict[str, list[DescribeLogDirsPartition]] = {"/data": []}
+        for (on, p), paths in self.lies_in.items():
+            for path in paths if on == broker and (wanted is None or p in wanted) else ():
+                if path is not None:
+                    future = path == paths[1]
+                    held.setdefault(path, []).append(
+                        DescribeLogDirsPartition(partition=p, partition_size=1, offset_lag=0, is_future_key=future)
+                    )
+        results = [
+            DescribeLogDirsResult(log_dir=path, topics=[DescribeLogDirsTopic(topic="t", partitions=here)])
+            for path, here in held.items()
+        ]
+        return describe_log_dirs.DescribeLogDirsResponse(results=results)
+
+    def _alter_dirs(self, broker: int, request: alter_replica_log_dirs.AlterReplicaLogDirsRequest) -> object:
+        asked = [(p, d.path) for d in request.dirs for t in d.topics for p in t.partitions]
+        for p, path in asked:
+            current, _ = self.lies_in[broker, p]
+            self.lies_in[broker, p] = (current, None if path == current else path)
+        moved = [alter_replica_log_dirs.AlterReplicaLogDirsResponsePartition(partition=p) for p, _ in asked]
+        return alter_replica_log_dirs.AlterReplicaLogDirsResponse(
+            results=[alter_replica_log_dirs.AlterReplicaLogDirsResponseTopic(topic="t", partitions=moved)]
+        )
+
     def set(self, request: incremental_alter_configs.IncrementalAlterConfigsRequest) -> object:
         for r in request.resources if not request.validate_only else ():
             config = self.configs.setdefault((r.resource_type, r.resource_name), {})
@@ -130,6 +171,7 @@ def cluster_of_four() -> Iterator[Cluster]:
         listing.API: (0, 0),
         describe_configs.API: (0, 4),
         describe_log_dirs.API: (0, 1),
+        alter_replica_log_dirs.API: (0, 1),
         incremental_alter_configs.API: (0, 1),
     }
     with ExitStack() as running:

@@ -17,6 +17,7 @@ from tests.core.client.fake_controller import FakeController
 pytestmark = pytest.mark.spec("ADM-4")
 
 RATES = {"leader.replication.throttled.rate": "1", "follower.replication.throttled.rate": "1"}
+LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 LISTS = {"leader.replication.throttled.replicas": "0:1", "follower.replication.throttled.replicas": "0:3"}
 
 
@@ -95,6 +96,22 @@ def test_what_moves_of_a_plan_is_cancelled_and_its_throttle_comes_off_every_brok
         "None of the specified partition reassignments are active.\nNone of the specified partition moves are active.\n"
     )
     assert not any(broker.asked for broker in cluster.brokers)
+
+
+@pytest.mark.spec("ADM-37", "ADM-38")
+def test_moves_between_log_directories_are_not_said_to_be_cancelled_and_keep_their_rate(
+    cluster: Cluster, controller: FakeController, tmp_path: Path
+) -> None:
+    _moving(cluster)
+    cluster.configs[4, "2"][LOG_DIR_RATE] = "5"
+    partitions = [{"topic": "t", "partition": 0, "replicas": [3, 2], "log_dirs": ["/new", "/new"]}]
+    (plan := tmp_path / "plan.json").write_bytes(orjson.dumps({"version": 1, "partitions": partitions}))
+    found = _run(controller, "cancel", "--reassignment-json-file", plan)
+    assert found.exit_code == 1 and "None of the specified partition moves are active." not in found.stdout
+    assert "whether t-0-2 moves to another log directory only brokers tell" in found.stderr, "3 goes with the cancel"
+    assert "Clearing broker-level throttles on brokers 1,2,3\n" in found.stdout
+    assert cluster.configs[4, "2"] == {"log.cleaner.threads": "2", LOG_DIR_RATE: "5"}
+    assert f"{LOG_DIR_RATE} stays where it is set" in found.stderr
 
 
 @pytest.mark.spec("ADM-38")

@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from kafkatool.commands.reassign import execute_by_request
+from kafkatool.commands.reassign import request_mode
 from kafkatool.core.operations.requests import reassignments
 from kafkatool.core.operations.requests.log_dirs import DirState, Placement
 from kafkatool.core.planner.plan_files import PlacedReplica
@@ -82,6 +82,30 @@ def test_a_replica_moves_to_another_directory_under_a_throttle_and_verify_ends_i
     )
 
 
+@pytest.mark.spec("ADM-37", "ADM-38")
+def test_a_cancel_keeps_a_replica_in_its_directory_and_another_plan_leaves_it_its_throttle(cluster: Cluster) -> None:
+    here, there = cluster.lies_in(1), cluster.other(1)
+    other = cluster.plan([1, 2], ["any", "any"]).rename(cluster.directory / "other.json")
+    plan = ("--reassignment-json-file", cluster.plan([1, 2], [there, "any"]))
+    cluster.hold_back(1, 1000)
+    begun_ = cluster.run("execute", *plan, "--replica-alter-log-dirs-throttle", 1000)
+    assert begun_.exit_code == 0, begun_.output
+    verified = cluster.run("verify", "--reassignment-json-file", other)
+    assert verified.exit_code == 0 and "Clearing" not in verified.stdout, verified.output
+    assert "replicas of broker 1 are on their way to other log directories" in verified.stderr
+    assert cluster.rates() == {1: "1000"}
+    cancelled = cluster.run("cancel", *plan)
+    assert cancelled.exit_code == 0, cancelled.output
+    assert cancelled.stdout.splitlines() == [
+        "None of the specified partition reassignments are active.",
+        begun(1, here),
+        "Clearing broker-level throttles on broker 1",
+    ]
+    assert cluster.rates() == {}
+    not_moving = f"Partition t-0 on broker 1 is not being moved from log dir {here} to {there}."
+    assert cluster.run("verify", *plan).stdout.splitlines()[-1] == not_moving
+
+
 @pytest.mark.spec("ADM-40", "ADM-68")
 def test_a_replica_that_comes_to_a_broker_is_made_in_the_directory_of_the_plan(cluster: Cluster) -> None:
     there = cluster.dir_of(3, "b")
@@ -96,8 +120,9 @@ def test_a_replica_that_comes_to_a_broker_is_made_in_the_directory_of_the_plan(c
 @pytest.mark.spec("ADM-40", "ADM-33")
 def test_a_refused_directory_ends_it_with_what_was_begun(cluster: Cluster) -> None:
     plan = cluster.plan([1, 2], ["any", "/nowhere/data"])
-    found = cluster.run("execute", "--reassignment-json-file", plan)
+    found = cluster.run("execute", "--reassignment-json-file", plan, "--replica-alter-log-dirs-throttle", 1000)
     assert found.exit_code == 1
+    assert "# look: what was begun goes on, under the throttle; takes that off when nothing moves" in found.stderr
     started, error = found.stdout.splitlines()[-2:]
     assert started == "Successfully started partition reassignment for t-0"
     assert error.startswith("Error: Failed to alter dir for t-0-2: ") and "LOG_DIR_NOT_FOUND" in error
@@ -105,7 +130,7 @@ def test_a_refused_directory_ends_it_with_what_was_begun(cluster: Cluster) -> No
 
 @pytest.mark.spec("ADM-40")
 def test_a_replica_that_no_broker_makes_in_time_is_named(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execute_by_request, "LOG_DIRS_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(request_mode, "LOG_DIRS_TIMEOUT_S", 0.3)
     # The move is accepted, and carried out later.
     monkeypatch.setattr(reassignments, "send", lambda *_, **__: {TP: None})
     plan = cluster.plan([1, 3], ["any", cluster.dir_of(3, "b")])

@@ -137,8 +137,8 @@ class RequestedMoves(Part):
             while pending:
                 try:
                     moves = self._store(topic, pending, by_request=by_request)
-                except VersionConflictError:
-                    continue  # somebody changed it meanwhile: read again
+                except (VersionConflictError, NoNodeError):
+                    continue  # somebody changed or deleted it meanwhile: read again
                 except _RefusedError as e:
                     refused.update(dict.fromkeys(e.partitions, e.why))
                     pending = {n: target for n, target in pending.items() if TopicPartition(topic, n) not in refused}
@@ -167,8 +167,6 @@ class RequestedMoves(Part):
                 ops += self._somebody_stays({TopicPartition(topic, n): move for n, move in new.items()})
             if ops:
                 self.zookeeper.commit(ops)
-        except NoNodeError as e:
-            raise _RefusedError(partitions, _UNKNOWN) from e
         except ZnodeTooLargeError as e:
             code = ErrorCode.REASSIGNMENT_IN_PROGRESS if has_entries else ErrorCode.INVALID_REPLICA_ASSIGNMENT
             raise _RefusedError(partitions, MoveOutcome(code, str(e))) from e

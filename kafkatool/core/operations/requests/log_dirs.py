@@ -2,13 +2,13 @@
 
 import enum
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from kafkatool.core.client.cluster import ClusterClient
-from kafkatool.core.errors import BrokerUnreachableError, KafkatoolError
+from kafkatool.core.errors import BrokerUnreachableError, KafkatoolError, NotPermittedError
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.requests.throttles import LOG_DIR_RATE, Change, broker_request
+from kafkatool.core.operations.requests.throttles import LOG_DIR_RATE, Change, Set, broker_request
 from kafkatool.core.planner.plan_files import LogDirs, PlacedReplica
 from kafkatool.core.protocol.messages import alter_replica_log_dirs, describe_log_dirs
 from kafkatool.core.protocol.messages.alter_replica_log_dirs import (
@@ -16,7 +16,11 @@ from kafkatool.core.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsTopic,
 )
-from kafkatool.core.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsRequestTopic
+from kafkatool.core.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsRequestTopic,
+    DescribeLogDirsResult,
+)
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 _PAUSE_S: Final = 0.1  # as Kafka's tool
@@ -36,12 +40,17 @@ class DirState(enum.Enum):
     NOT_FOUND = enum.auto()
     """In no directory that works."""
     NOT_KNOWN = enum.auto()
-    """Its broker cannot be asked."""
+    """Its broker cannot be asked, or may not tell us."""
 
     @property
     def is_completed(self) -> bool:
         """Tell whether it is where it is to be."""
         return self is DirState.COMPLETED
+
+    @property
+    def is_known(self) -> bool:
+        """Tell whether its broker tells of it."""
+        return self is not DirState.NOT_KNOWN
 
     @property
     def is_moving(self) -> bool:
@@ -141,9 +150,7 @@ def find(client: ClusterClient, wanted: LogDirs) -> list[Placement]:
         request = DescribeLogDirsRequest(
             topics=[DescribeLogDirsRequestTopic(topic=t, partitions=numbers) for t, numbers in topics.items()]
         )
-        try:
-            results = client.broker(broker, describe_log_dirs.API, request).results
-        except BrokerUnreachableError:
+        if (results := _described(client, broker, request)) is None:
             unknown.add(broker)
             continue
         for found in results:
@@ -171,6 +178,48 @@ def _state(target: str, current: str | None, future: str | None) -> DirState:
     if future is not None:
         return DirState.IN_PROGRESS if future == target else DirState.ELSEWHERE_BOUND
     return DirState.COMPLETED if current == target else DirState.NOT_MOVING
+
+
+def _described(
+    client: ClusterClient, broker: int, request: DescribeLogDirsRequest
+) -> Sequence[DescribeLogDirsResult] | None:
+    """Return what that broker tells of its directories; None: it is not up, or may not tell us, which is noted."""
+    try:
+        answer = client.broker(broker, describe_log_dirs.API, request)
+    except BrokerUnreachableError:
+        return None
+    if answer.error_code or not answer.results:
+        # No directory is named to who may not ask, and versions below 3 say no more than that (SEC-40).
+        code = answer.error_code or ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        error = client.refusal(describe_log_dirs.API, code)
+        if isinstance(error, NotPermittedError):
+            client.unseen.note(error, "moves between its log directories are not known")
+        return None
+    return answer.results
+
+
+class RatesInUse(NamedTuple):
+    """The brokers whose rate of moves between log directories is needed, and those that do not tell whether it is."""
+
+    moving: tuple[int, ...] = ()
+    untold: tuple[int, ...] = ()
+
+
+def keep_rates(client: ClusterClient, found: Set) -> tuple[Set, RatesInUse]:
+    """Take out of what is to be removed the rate of each broker on which a replica moves, or may move, under it."""
+    brokers = dict(found.brokers)
+    moving: list[int] = []
+    untold: list[int] = []
+    for broker, keys in found.brokers.items():
+        if LOG_DIR_RATE not in keys:
+            continue
+        results = _described(client, broker, DescribeLogDirsRequest(topics=None))
+        if results is not None and not any(p.is_future_key for r in results for t in r.topics for p in t.partitions):
+            continue
+        (untold if results is None else moving).append(broker)
+        brokers[broker] = [key for key in keys if key != LOG_DIR_RATE]
+    left = {broker: keys for broker, keys in brokers.items() if keys}
+    return found._replace(brokers=left), RatesInUse(tuple(moving), tuple(untold))
 
 
 def throttle_requests(client: ClusterClient, wanted: LogDirs, rate: int) -> list[Change]:

@@ -36,6 +36,8 @@ more than 10,000 records, of which a partition takes one, whether its move begin
 ENDING_S: Final = 10.0
 """How long it is asked again for a move that is ending: its old replicas are deleted, which takes their brokers a moment."""
 ENDING_PAUSE_S: Final = 0.2
+UNSURE: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR})
+"""Codes of what the controller may have carried out all the same: it answers too early, or failed at it or behind it."""
 ALREADY_MOVING: Final = (
     "Cannot execute because there is an existing partition assignment.  Use --additional to override this and create a "
     "new partition assignment in addition to the existing one. The --additional flag can also be used to change the "
@@ -51,7 +53,7 @@ class CutShortError(KafkatoolError):
 
     Its text tells all of it. ``outcome`` is what earlier answers said, ``accepted`` what they took. ``unknown`` are the
     partitions of the request where that is not known, ``undone`` those where it is known that it was not, ``unsent`` those
-    of the requests after it.
+    of the requests after it. ``may_have_begun``: something of it all was carried out, or may have been.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class CutShortError(KafkatoolError):
         unsent: Sequence[TopicPartition] = (),
     ) -> None:
         self.accepted = sorted(p for p, refused in outcome.items() if refused is None)
+        self.may_have_begun = bool(self.accepted or unknown) or any(e.code in UNSURE for e in outcome.values() if e)
         refused = [f"{p} ({refused})" for p, refused in sorted(outcome.items()) if refused is not None]
         told: Sequence[tuple[str, Sequence[object]]] = (
             ("done before: ", self.accepted),
@@ -211,8 +214,7 @@ def _only(
 
 def _may_be_done(error: KafkatoolError) -> bool:
     """Tell whether a request that ended so may have been carried out: its answer is no answer, or came too early."""
-    timed_out = isinstance(error, BrokerAnswerError) and error.code == ErrorCode.REQUEST_TIMED_OUT
-    return timed_out or isinstance(error, ProtocolError)
+    return isinstance(error, ProtocolError) or (isinstance(error, BrokerAnswerError) and error.code in UNSURE)
 
 
 def _partitions_of(request: AlterPartitionReassignmentsRequest) -> list[TopicPartition]:

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from kafkatool.core.client.cluster import ClusterClient
-from kafkatool.core.errors import NotPermittedError
+from kafkatool.core.errors import KafkatoolError, NotPermittedError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.requests.moving import Moving
 from kafkatool.core.protocol.messages import describe_configs, incremental_alter_configs
@@ -88,37 +89,114 @@ def set_throttle(client: ClusterClient, throttle: Throttle, rate: int) -> None:
     carry_out(client, setting_requests(client, throttle, rate))
 
 
+class Own(NamedTuple):
+    """The throttles that a run sets: by which ``changes``, what undoes them, and whether ``others_moved`` at that time."""
+
+    changes: Sequence[Change] = ()
+    undoing: Sequence[Change] = ()
+    others_moved: bool = False
+
+
+def own(client: ClusterClient, changes: Sequence[Change], *, others_moved: bool) -> Own:
+    """Read what those changes will replace: what undoes them begins with the last. Raises NotPermittedError."""
+    made: list[Change] = []
+    for broker, request in reversed(changes):
+        resources = [(r.resource_type, r.resource_name) for r in request.resources]
+        keys = list(dict.fromkeys(c.name for r in request.resources for c in r.configs))
+        found = read_configs(client, resources, keys, broker, needed=True)
+        made.append((broker, config_request((k, n, _as_set(k, keys, found.get(n, {}))) for k, n in resources)))
+    return Own(changes, made, others_moved)
+
+
+def _as_set(
+    kind: int, keys: Iterable[str], found: Mapping[str, tuple[str | None, int]]
+) -> list[tuple[str, str | None]]:
+    wanted = OF_BROKER if kind == BROKER else OF_TOPIC
+    values = {key: value for key, (value, source) in found.items() if source == wanted}
+    return [(key, values.get(key)) for key in keys]
+
+
+def undo(client: ClusterClient, done: Own) -> KafkatoolError | None:
+    """Put back what a run has replaced, as far as that can be done; return why not all of it could."""
+    failure: KafkatoolError | None = None
+    for change in done.undoing:
+        client.begin_anew()
+        try:
+            carry_out(client, [change])
+        except NotPermittedError:
+            pass  # nor was it set then
+        except KafkatoolError as e:
+            failure = e
+    return failure
+
+
 class Set(NamedTuple):
-    """The throttles found: keys set on live brokers and on topics."""
+    """The throttles found: keys set on live brokers and on topics.
+
+    ``standing``: the lists among them that no move has set, but an administrator, by topic and key.
+    """
 
     brokers: Mapping[int, list[str]]
     topics: Mapping[str, list[str]]
+    standing: Mapping[tuple[str, str], str] = MappingProxyType({})
 
 
 def find(client: ClusterClient, topics: Iterable[str], plan_topics: Iterable[str]) -> Set:
     """Read what is set on all live brokers and on topics; of those not the plan's only lists as moves have them."""
-    own = set(plan_topics)
+    of_plan = set(plan_topics)
     brokers = {}
     for broker in client.brokers:
         entries = read_configs(client, [(BROKER, str(broker))], [*RATES, LOG_DIR_RATE], broker).get(str(broker), {})
         if keys := [key for key, (_, source) in entries.items() if source == OF_BROKER]:
             brokers[broker] = keys
     found = read_configs(client, [(TOPIC, t) for t in topics], list(REPLICAS))
-    lists = {
-        topic: [
-            key
-            for key, (value, source) in entries.items()
-            if source == OF_TOPIC and (topic in own or _OF_A_MOVE.fullmatch(value or ""))
+    lists: dict[str, list[str]] = {}
+    standing: dict[tuple[str, str], str] = {}
+    for topic, entries in found.items():
+        for key, value in ((key, value or "") for key, (value, source) in entries.items() if source == OF_TOPIC):
+            of_a_move = not value or _OF_A_MOVE.fullmatch(value)
+            if topic in of_plan or (value and of_a_move):
+                lists.setdefault(topic, []).append(key)
+                if not of_a_move:
+                    standing[topic, key] = value
+    return Set(brokers, lists, standing)
+
+
+def with_own(client: ClusterClient, found: Set, run: Own) -> Set:
+    """Add what a run has set itself: a broker that learns of configs late does not tell of it yet."""
+    brokers, topics = dict(found.brokers), dict(found.topics)
+    for broker, request in run.changes:
+        for r in request.resources:
+            keys = [c.name for c in r.configs]
+            if broker is None:
+                topics[r.resource_name] = list(dict.fromkeys((*topics.get(r.resource_name, ()), *keys)))
+            elif broker in client.brokers:
+                brokers[broker] = list(dict.fromkeys((*brokers.get(broker, ()), *keys)))
+    return found._replace(brokers=brokers, topics=topics)
+
+
+def standing_again(run: Own, found: Set) -> list[Change]:
+    """Make the requests for what is to stand again at a run's end as before: what no other move had set (RSN-23X).
+
+    Rates were those of other moves if some went on when it began, or their lists are ``found`` still.
+    """
+    before: dict[tuple[int | None, int, str], dict[str, str]] = {}
+    for broker, request in run.undoing:
+        for r in request.resources:
+            values = {c.name: c.value for c in r.configs if c.value}
+            before.setdefault((broker, r.resource_type, r.resource_name), {}).update(values)
+    lists = {name: values for (_, kind, name), values in before.items() if kind == TOPIC}
+    of_moves = any(_OF_A_MOVE.fullmatch(value) for values in lists.values() for value in values.values())
+    of_others = run.others_moved or of_moves or bool(found.topics.keys() - lists.keys())
+    kept = {
+        (broker, kind, name): [
+            (key, value)
+            for key, value in values.items()
+            if (not of_others if kind == BROKER else not _OF_A_MOVE.fullmatch(value))
         ]
-        for topic, entries in found.items()
+        for (broker, kind, name), values in before.items()
     }
-    return Set(brokers, {t: keys for t, keys in lists.items() if keys})
-
-
-def with_own(client: ClusterClient, found: Set, own: Throttle) -> Set:
-    """Add what this run has set itself: a broker that learns of configs late does not tell of it yet."""
-    rates = {b: list(dict.fromkeys((*found.brokers.get(b, ()), *RATES))) for b in own.brokers if b in client.brokers}
-    return Set({**found.brokers, **rates}, {**found.topics, **{t: list(REPLICAS) for t in own.lists}})
+    return [(broker, config_request([(kind, name, keys)])) for (broker, kind, name), keys in kept.items() if keys]
 
 
 def removal_requests(found: Set) -> list[Change]:

@@ -1,7 +1,8 @@
 """Throttles of moves taken off by a controller alone, which changes the configs of any broker, also of one that is down.
 
 It does not tell what is set on brokers, nor which topics there are (ADM-19): so the rates of the brokers named come off
-whether they are set or not, of which it writes down those that were, and the lists of the topics named.
+whether they are set or not, of which it writes down those that were, and the lists of the topics named. The rate of moves
+between log directories stays: whether any goes on under it only brokers tell.
 """
 
 from collections.abc import Collection, Iterable
@@ -10,7 +11,6 @@ from dataclasses import replace
 from kafkatool.core.client.controllers import ControllerClient
 from kafkatool.core.operations.requests.throttles import (
     BROKER,
-    LOG_DIR_RATE,
     OF_TOPIC,
     RATES,
     REPLICAS,
@@ -33,10 +33,9 @@ def find_lists(client: ControllerClient, topics: Iterable[str]) -> dict[str, lis
 
 def removal_request(brokers: Collection[int], lists: dict[str, list[str]]) -> IncrementalAlterConfigsRequest:
     """Make the request that takes the rates off those brokers, and those lists off their topics."""
-    keys = (*RATES, LOG_DIR_RATE)
     return config_request(
         [
-            *((BROKER, str(broker), [(key, None) for key in keys]) for broker in sorted(brokers)),
+            *((BROKER, str(broker), [(key, None) for key in RATES]) for broker in sorted(brokers)),
             *((TOPIC, topic, [(key, None) for key in found]) for topic, found in lists.items()),
         ]
     )

@@ -10,8 +10,15 @@ from kafkatool.broker.controller.moves import MoveOutcome, WantedMoves
 from kafkatool.core.model.moves import StoredMove
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.zookeeper.session import SetData
-from kafkatool.core.zookeeper.znodes import DeleteTopicsZnode, PartitionStateZnode, ReassignmentZnode, TopicZnode
+from kafkatool.core.zookeeper.session import Op, SetData
+from kafkatool.core.zookeeper.znodes import (
+    DeleteTopicsZnode,
+    PartitionStateZnode,
+    PartitionsZnode,
+    PartitionZnode,
+    ReassignmentZnode,
+    TopicZnode,
+)
 from tests.broker.controller.fake_cluster import FakeCluster
 from tests.core.zookeeper.ensemble import Crash
 from tests.core.zookeeper.memory import MemoryZooKeeper
@@ -309,6 +316,33 @@ def test_a_request_takes_its_partition_out_of_the_node_in_one_transaction(cluste
     cluster.run()
     assert cluster.assignment("t")[0] == (5, 2, 3) and cluster.assignment("u")[0] == (3, 4)
     assert not cluster.exists(ReassignmentZnode.PATH) and cluster.brokers[4].deleted == [T0]
+
+
+@pytest.mark.spec("ADM-64", "ADM-72")
+@pytest.mark.parametrize("gone", ["request", "topic"])
+def test_a_node_deleted_between_reading_and_writing_is_read_again(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    cluster.reassign({T0: [4, 2, 3]})
+    term = cluster.controller.term
+    assert term is not None
+    commit = term.zookeeper.commit
+    paths = [ReassignmentZnode.PATH]
+    if gone == "topic":
+        of_partitions = (PartitionStateZnode.path(T0), PartitionZnode.path(T0), PartitionsZnode.path("t"))
+        paths = [*of_partitions, TopicZnode.path("t")]
+
+    def after_deletion(ops: Sequence[Op]) -> list[int | None]:
+        while paths:
+            cluster.zk.delete(paths.pop(0))
+        return commit(ops)
+
+    monkeypatch.setattr(term.zookeeper, "commit", after_deletion)
+    outcome = alter(cluster, {T0: [5, 2, 3]})[T0]
+    if gone == "request":
+        assert outcome == MoveOutcome() and node(cluster)["adding_replicas"] == {"0": [5]}
+    else:
+        assert outcome == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
 
 
 @pytest.mark.spec("ADM-72")
