@@ -9,7 +9,10 @@ from kafkatool.core.zookeeper.znodes import TopicZnode
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """A snapshot of the cluster. ``topics``, ``states`` and ``configs`` cover the topics asked for, the rest the cluster."""
+    """A snapshot of the cluster. ``topics``, ``states`` and ``configs`` cover the topics asked for, the rest the cluster.
+
+    ``unreadable``: paths of nodes of brokers, topics and partitions that are there, and not in the snapshot.
+    """
 
     brokers: Mapping[int, BrokerInfo]
     controller_id: int | None
@@ -20,6 +23,7 @@ class ClusterView:
     marked_for_deletion: frozenset[str]
     reassignment: Mapping[TopicPartition, tuple[int, ...]] | None
     election: tuple[TopicPartition, ...] | None
+    unreadable: tuple[str, ...] = ()
 
     def partitions(self) -> list[TopicPartition]:
         """Return every partition of the topics read, sorted."""
