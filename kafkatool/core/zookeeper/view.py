@@ -51,3 +51,13 @@ class ClusterView:
         """Return the partitions that are moved, by either way (RSN-10, KIP-455)."""
         noted = {TopicPartition(t, p) for t, node in self.topics.items() for p in node.being_moved}
         return frozenset(noted.union(self.reassignment or ()))
+
+    @property
+    def requested(self) -> frozenset[TopicPartition]:
+        """Return those of them that a request to the controller moves, and not the znode."""
+        return self.moving.difference(self.reassignment or ())
+
+    def target(self, partition: TopicPartition) -> tuple[int, ...]:
+        """Return the replicas that a partition on the move is to have."""
+        asked = (self.reassignment or {}).get(partition)
+        return self.topics[partition.topic].move_of(partition.partition).target if asked is None else asked
