@@ -97,8 +97,12 @@ class DrainOutput(AbstractContextManager["DrainOutput"]):
                 self._out.note(f"{what} sent back to the replicas from before")
             case events.Released():
                 self._out.note(released_line(event))
-            case events.NotSentBack() | events.MovedByRequest():
+            case events.NotSentBack():
                 self._out.note(f"not turned round, their end is waited for: {first_of(event.partitions, SHOWN)}")
+            case events.MovedByRequest():
+                self._out.note(
+                    f"moved by a request to the controller, and not cancelled: {first_of(event.partitions, SHOWN)}"
+                )
             case events.NotTurnedRound():
                 self._out.note(
                     f"{in_number(event.partitions, 'partition has', 'partitions have')} not gone back yet: Kafka's "

@@ -178,6 +178,7 @@ class RunOutput(AbstractContextManager["RunOutput"]):
         parts = [back] if event.back else []
         parts += [f"{forward} to the planned replicas"] if event.forward else []
         stays = "; the throttle stays" if event.throttled else "; no throttle is left"
-        self._out.note((", ".join(parts) or "nothing of the plan is under way") + stays)
+        idle = "what requests move goes on" if event.copying else "nothing of the plan is under way"
+        self._out.note((", ".join(parts) or idle) + stays)
         if event.throttled:
             self._out.note(f"{self._mode.command('--cancel')}  # takes it off when nothing is copied any more")

@@ -37,8 +37,8 @@ def read_cluster(
 ) -> ClusterView:
     """Read brokers, the named topics (all when None) and, if wanted, their partition states and configs.
 
-    Nodes that are gone or unreadable count as absent, the latter with a warning (Z-35, Z-36), except /controller,
-    the reassignment and the election: ZnodeFormatError, since acting beside them would be wrong.
+    Nodes that are gone or unreadable count as absent, the latter with a warning (Z-35, Z-36), and the view names them,
+    except /controller, the reassignment and the election: ZnodeFormatError, since acting beside them would be wrong.
     """
     broker_ids, all_topics, marked = (
         children or [] for children in zk.children_many([BrokersZnode.PATH, TopicsZnode.PATH, DeleteTopicsZnode.PATH])
@@ -54,21 +54,33 @@ def read_cluster(
         zk.get_many([*fixed, *(BrokerZnode.path(i) for i in ids), *(TopicZnode.path(t) for t in names), *config_paths])
     )
     controller, cluster_id, reassignment, election = islice(nodes, len(fixed))
-    brokers = decode_brokers(ids, islice(nodes, len(ids)))
-    topic_nodes = list(islice(nodes, len(names)))
-    found = _readable(names, topic_nodes, lambda t, n: TopicZnode.decode(t, n.data), "the topic is skipped")
-    made = {name: node.czxid for name, node in zip(names, topic_nodes, strict=True) if node is not None}
+    of_brokers, of_topics = list(islice(nodes, len(ids))), list(islice(nodes, len(names)))
+    brokers = decode_brokers(ids, of_brokers)
+    found = _readable(names, of_topics, lambda t, n: TopicZnode.decode(t, n.data), "the topic is skipped")
+    made = {name: node.czxid for name, node in zip(names, of_topics, strict=True) if node is not None}
+    partitions = [TopicPartition(t, p) for t in found for p in found[t].assignment] if states else []
+    told = read_all_states(zk, partitions)
+    unreadable = (
+        *(
+            BrokerZnode.path(i)
+            for i, node in zip(ids, of_brokers, strict=True)
+            if node is not None and i not in brokers
+        ),
+        *(TopicZnode.path(t) for t, node in zip(names, of_topics, strict=True) if node is not None and t not in found),
+        *(PartitionStateZnode.path(p) for p in sorted(told.unreadable)),
+    )
     return ClusterView(
         brokers=brokers,
         controller_id=ControllerZnode.decode(controller.data) if controller else None,
         cluster_id=ClusterIdZnode.decode(cluster_id.data) if cluster_id else None,
         topics=found,
-        states=read_states(zk, [TopicPartition(t, p) for t in found for p in found[t].assignment]) if states else {},
+        states=told.found,
         configs=_configs(names, nodes) if configs else {},
         marked_for_deletion=frozenset(marked),
         reassignment=ReassignmentZnode.decode(reassignment.data) if reassignment else None,
         election=tuple(PreferredElectionZnode.decode(election.data)) if election else None,
         topic_ids={name: str(topic.raw.get("topic_id") or made[name]) for name, topic in found.items()},
+        unreadable=unreadable,
     )
 
 

@@ -13,6 +13,7 @@ class ClusterView:
 
     ``topic_ids`` tell a topic from an earlier one of its name: its id, where it has none the transaction that made its node.
     Topics of which neither is told are not in it.
+    ``unreadable``: paths of nodes of brokers, topics and partitions that are there, and not in the snapshot.
     """
 
     brokers: Mapping[int, BrokerInfo]
@@ -25,6 +26,7 @@ class ClusterView:
     reassignment: Mapping[TopicPartition, tuple[int, ...]] | None
     election: tuple[TopicPartition, ...] | None
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    unreadable: tuple[str, ...] = ()
 
     def partitions(self) -> list[TopicPartition]:
         """Return every partition of the topics read, sorted."""
@@ -52,3 +54,13 @@ class ClusterView:
         """Return the partitions that are moved, by either way (RSN-10, KIP-455)."""
         noted = {TopicPartition(t, p) for t, node in self.topics.items() for p in node.being_moved}
         return frozenset(noted.union(self.reassignment or ()))
+
+    @property
+    def requested(self) -> frozenset[TopicPartition]:
+        """Return those of them that a request to the controller moves, and not the znode."""
+        return self.moving.difference(self.reassignment or ())
+
+    def target(self, partition: TopicPartition) -> tuple[int, ...]:
+        """Return the replicas that a partition on the move is to have."""
+        asked = (self.reassignment or {}).get(partition)
+        return self.topics[partition.topic].move_of(partition.partition).target if asked is None else asked

@@ -173,7 +173,8 @@ class TopicZnode:
     def being_moved(self) -> frozenset[int]:
         """Return the partitions that Kafka >= 2.4 has noted to be moving, of whichever kind the move is (KIP-455)."""
         noted = [value for key in _MOVES if isinstance(value := self.raw.get(key), dict)]
-        return frozenset(int(p) for moves in noted for p, brokers in moves.items() if brokers and p.isdecimal())
+        found = frozenset(int(p) for moves in noted for p, brokers in moves.items() if brokers and p.isdecimal())
+        return found.intersection(self.assignment)
 
     def added(self, number: int, target: Collection[int] = ()) -> frozenset[int]:
         """Return the brokers that a move adds to the partition; ``target``: those its move by znode wants (ADM-75).

@@ -295,6 +295,8 @@ def test_a_move_by_request_is_neither_replaced_nor_cancelled_without_a_word(
     assert "kt reassign --bootstrap-server HOST:PORT --cancel" in refused.stderr and asked(zk) == {}
     cancelled = run(zk_connect, "--cancel", *file)
     assert "[t,0]: moved by a request to the controller, and not cancelled" in cancelled.stderr
+    assert "what requests move goes on; the throttle stays" in cancelled.stderr
+    assert cancelled.exit_code == 1 and "nothing is under way" not in cancelled.stderr
     node = zk.get(path)
     assert node is not None and json.loads(node.data) == moving
     assert run(zk_connect, "--execute", *file, "--force").exit_code == 0

@@ -8,9 +8,9 @@ import pytest
 from kafkatool.core.operations.config_writes import read_configs
 from kafkatool.core.operations.reassignment import throttles
 from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import ReassignmentZnode, TopicZnode
+from kafkatool.core.zookeeper.znodes import ConfigZnode, ReassignmentZnode, TopicZnode
 from tests.commands.reassign.runner import plan_file, run
-from tests.core.operations.reassignment.plans import config, plan
+from tests.core.operations.reassignment.plans import config, plan, tp
 from tests.core.zookeeper import cluster_nodes as nodes
 
 RATES = " and ".join(throttles.RATES)
@@ -76,6 +76,21 @@ def test_a_throttle_that_something_moves_under_is_not_left(left: ZooKeeper, zk_c
     else:
         left.set(TopicZnode.path("t"), b'{"version":2,"partitions":{"0":[3,2]},"adding_replicas":{"0":[3]}}', -1)
     assert run(zk_connect, "--list").stderr == ""
+
+
+@pytest.mark.spec("RSN-38X", "ADM-41")
+def test_a_rate_is_not_left_while_a_request_moves_whatever_topic_and_list_shows_that(
+    zk: ZooKeeper, zk_connect: str
+) -> None:
+    nodes.make_cluster(zk, topics={"a": {0: (1, 2)}, "u": {0: (1, 2)}})
+    zk.create("/config/brokers/1", ConfigZnode.encode(dict.fromkeys(throttles.RATES, "5000")), make_parents=True)
+    nodes.request(zk, tp(0, "u"), (1, 2, 3))
+    listed = run(zk_connect, "--list")
+    assert listed.stdout.splitlines() == [
+        "Current partition reassignments:",
+        "[u,0]: replicas: 1,2,3. target: 1,2,3. isr: 1,2.",
+    ]
+    assert listed.stderr == "" and listed.exit_code == 0
 
 
 @pytest.mark.spec("RSN-38X")

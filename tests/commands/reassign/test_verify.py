@@ -1,4 +1,7 @@
-"""kt reassign --verify beside a run in batches: it waits for what is still to be sent, and knows it from what failed."""
+"""kt reassign --verify beside a run in batches: it waits for what is still to be sent, and knows it from what failed.
+
+And beside what requests move: it takes that for what it is, and leaves it its throttle.
+"""
 
 import json
 import os
@@ -16,9 +19,9 @@ from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.saved_run import RunState
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import ReassignmentZnode
+from kafkatool.core.zookeeper.znodes import ConfigZnode, ReassignmentZnode
 from tests.commands.reassign.runner import plan_file, run
-from tests.core.operations.reassignment.plans import NINE, config, plan
+from tests.core.operations.reassignment.plans import NINE, config, plan, tp
 from tests.core.zookeeper import cluster_nodes as nodes
 
 GOAL = {p: (replicas[0] % 3 + 1,) for p, replicas in NINE.items()}  # every partition moves
@@ -206,3 +209,43 @@ def test_sigterm_ends_waiting_as_ctrl_c_does_so_that_the_terminal_is_left_in_ord
     monkeypatch.setattr(RunOutput, "progress", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     assert run(zk_connect, "--verify", "--wait", "--reassignment-json-file", begun).exit_code == 130
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+RATES = dict.fromkeys(throttles.RATES, "5000")
+
+
+@pytest.fixture
+def requested(zk: ZooKeeper) -> ZooKeeper:
+    """Have a request move a partition of topic u, of which broker 1 has a rate."""
+    nodes.make_cluster(zk, topics={"t": {0: (1, 2)}, "u": {0: (1, 2)}})
+    zk.create("/config/brokers/1", ConfigZnode.encode(RATES), make_parents=True)
+    nodes.request(zk, tp(0, "u"), (1, 2, 3))
+    return zk
+
+
+@pytest.mark.spec("RSN-12", "RSN-25X", "ADM-36")
+def test_what_a_request_moves_goes_on_though_its_replicas_are_those_of_the_plan(
+    requested: ZooKeeper, zk_connect: str, tmp_path: Path
+) -> None:
+    file = ("--reassignment-json-file", plan_file(tmp_path / "plan.json", {0: (1, 2, 3)}, "u"))
+    found = run(zk_connect, "--verify", *file)
+    assert found.stdout.splitlines()[1:] == ["Reassignment of partition [u,0] is still in progress"]
+    assert found.exit_code == 1 and config(requested, "brokers", "1") == RATES
+    nodes.end_requests(requested, "u")
+    found = run(zk_connect, "--verify", *file)
+    assert found.stdout.splitlines()[1:] == [
+        "Reassignment of partition [u,0] completed successfully",
+        "Throttle was removed.",
+    ]
+    assert found.exit_code == 0 and config(requested, "brokers", "1") == {}
+
+
+@pytest.mark.spec("RSN-13", "ADM-38")
+@pytest.mark.parametrize("flags", [(), ("--dry-run",)])
+def test_the_end_of_another_plan_leaves_a_request_its_throttle(
+    requested: ZooKeeper, zk_connect: str, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    found = run(zk_connect, "--verify", "--reassignment-json-file", plan_file(tmp_path / "p", {0: (1, 2)}), *flags)
+    assert found.exit_code == 0 and "Throttle was removed." not in found.stdout and "set /config" not in found.stdout
+    assert flags or "other partitions are being moved: the throttle stays; --verify takes it off" in found.stderr
+    assert config(requested, "brokers", "1") == RATES

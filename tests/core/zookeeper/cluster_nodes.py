@@ -4,8 +4,9 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from kafkatool.core.model.moves import StoredMove
 from kafkatool.core.model.values import BrokerInfo, Endpoint, LeaderAndIsr, TopicPartition
-from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.session import Node, ZooKeeper
 from kafkatool.core.zookeeper.znodes import (
     PERSISTENT_PATHS,
     BrokerZnode,
@@ -107,6 +108,31 @@ def reassign(zk: ZooKeeper) -> None:
         zk.set(path, changed.encode(), topic.version)
         set_state(zk, partition, replicas[0], replicas)
     zk.delete(ReassignmentZnode.PATH)
+
+
+def request(zk: ZooKeeper, partition: TopicPartition, target: Sequence[int]) -> None:
+    """Note a move in the node of its topic, as Kafka's controllers do since 2.4 when a request asks for it (KIP-455)."""
+    node = zk.get(TopicZnode.path(partition.topic))
+    assert node is not None
+    topic = TopicZnode.decode(partition.topic, node.data)
+    move = topic.move_of(partition.partition).to(tuple(target))
+    _note(zk, partition.topic, node, topic, {partition.partition: move._replace(dropped=())})
+
+
+def end_requests(zk: ZooKeeper, topic: str) -> None:
+    """End the moves that the node of the topic tells of: every partition has its replicas, all in sync."""
+    node = zk.get(TopicZnode.path(topic))
+    assert node is not None
+    decoded = TopicZnode.decode(topic, node.data)
+    ended = {number: StoredMove(move.target) for number, move in decoded.moves.items()}
+    _note(zk, topic, node, decoded, ended)
+    for number, move in ended.items():
+        set_state(zk, TopicPartition(topic, number), move.replicas[0], move.replicas)
+
+
+def _note(zk: ZooKeeper, name: str, node: Node, topic: TopicZnode, moves: Mapping[int, StoredMove]) -> None:
+    raw = {**topic.raw, "version": 3, "topic_id": "AAAAAAAAAAAAAAAAAAAAAQ"}
+    zk.set(TopicZnode.path(name), TopicZnode(topic.assignment, raw).with_moves(moves).encode(), node.version)
 
 
 @contextmanager

@@ -28,7 +28,8 @@ class ByZnode:
         """Read the whole cluster. Raises RefusedError: no broker could be asked, so that an end could not be proven."""
         view = read_cluster(self._zk)
         self._connections.access.check(view.brokers.values())
-        return Look(view, ask(view, asked, self._connections))
+        unread = tuple(f"znode {path} cannot be read" for path in view.unreadable)
+        return Look(view, ask(view, asked, self._connections), unread)
 
     def prepare(self, look: Look, moves: Moves, terms: Terms) -> Prepared:
         return prepare(self._zk, moves, throttle=terms.throttle, max_count=terms.batch_partitions, name_of=dashed)

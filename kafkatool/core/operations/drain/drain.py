@@ -96,7 +96,10 @@ class Drain(Generic[S]):
         """
         look = self._way.look(None)
         check_known(look.view, self._brokers)
-        return self._plan(look, 1, terms) if held_by(look.view, self._brokers) else None
+        if not held_by(look.view, self._brokers):
+            self._check_provable(look)
+            return None
+        return self._plan(look, 1, terms)
 
     def _plan(self, look: Look, number: int, terms: Terms) -> tuple[Planned, S]:
         self._check_provable(look)

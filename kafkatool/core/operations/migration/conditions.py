@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kafkatool.core.model.topic_names import fold, is_legal
-from kafkatool.core.model.values import TopicPartition, first_of, in_number, join_ids
+from kafkatool.core.model.values import first_of, in_number, join_ids
 from kafkatool.core.operations.brokers.releases import LEADER_AND_ISR, release_number, release_of
 from kafkatool.core.operations.migration.controllers import Controllers
 from kafkatool.core.operations.migration.metadata_versions import level_of, named
@@ -177,8 +177,7 @@ def _broker_id(e: Evidence, phase: Phase) -> Iterator[Finding]:
 
 
 def _reassignment(e: Evidence, phase: Phase) -> Iterator[Finding]:
-    noted = {TopicPartition(t, p) for t, node in e.view.topics.items() for p in node.being_moved}
-    if moving := sorted(noted.union(e.view.reassignment or ())):
+    if moving := sorted(e.view.moving):
         yield Finding(
             Severity.BLOCKER, f"moving: {_names(moving)}", "wait until the reassignment has ended, or cancel it"
         )

@@ -87,7 +87,7 @@ class ThrottleLeft(Event):
 
 @dataclass(frozen=True, slots=True)
 class ThrottleStays(Event):
-    """The throttles were not removed: other partitions are moved under the same rates."""
+    """The throttles were not removed: other partitions are moved under the same rates, by the znode or by requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,8 @@ class NotTurnedRound(Event):
 class CancelCutShort(Event):
     """What of the plan is in the znode when a cancel ends early: going on to the plan, and going back.
 
-    ``copying``: replicas have to catch up in some of them; only then ``throttled``, throttles being left as they are.
+    ``copying``: replicas have to catch up, of those or of what requests move; only then ``throttled``, throttles being left
+    as they are.
     """
 
     forward: int

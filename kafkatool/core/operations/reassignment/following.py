@@ -10,6 +10,7 @@ from kafkatool.core.errors import NodeExistsError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment import hindrances
 from kafkatool.core.operations.reassignment.hindrances import NOTHING, Hindrances
+from kafkatool.core.operations.reassignment.status import find_requested
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.cluster_view import read_states
 from kafkatool.core.zookeeper.session import ZooKeeper
@@ -48,6 +49,7 @@ class Progress:
 
 
 Unsent = Callable[[Set[TopicPartition]], Set[TopicPartition]]
+Requested = Callable[[], frozenset[TopicPartition]]
 
 
 def wait(
@@ -57,13 +59,15 @@ def wait(
     timeout_s: float | None,
     on_progress: Callable[[Progress], None],
     poll_ms: int = POLL_MS,
+    requested: Requested = frozenset,
     unsent: Unsent = lambda sent: frozenset(),
     interrupted: Callable[[], bool] = lambda: False,
 ) -> bool:
     """Wait until no partition of ``moves`` is in the znode; False: the deadline passed first, the move goes on.
 
-    ``unsent`` tells what somebody else is still to send, which is waited for too. It is given the partitions of
-    ``moves`` in the znode. ``interrupted`` is asked before each look, and ends the wait as the deadline does.
+    ``requested`` tells what of ``moves`` is moved by requests and waited for too, ``unsent`` what somebody else is still
+    to send; it is given those that are under way. ``interrupted`` is asked before each look, and ends the wait as the
+    deadline does.
     """
     begun = time.monotonic()
     deadline = None if timeout_s is None else begun + timeout_s
@@ -72,7 +76,7 @@ def wait(
     found = NOTHING
     while not interrupted():
         node = request.read()
-        left = frozenset(p for p in (ReassignmentZnode.decode(node.data) if node else {}) if p in moves)
+        left = requested().union(p for p in (ReassignmentZnode.decode(node.data) if node else {}) if p in moves)
         later = unsent(left)
         seen = _progress(zk, moves, left, later, time.monotonic() - begun)
         now = time.monotonic()
@@ -111,11 +115,13 @@ def follow(
     poll_ms: int = POLL_MS,
     on_batch: Callable[[int, bool], None] = lambda number, finished: None,
     started: bool = True,
+    replacing: bool = False,
 ) -> Followed:
     """Wait for the first batch, if it was ``started``, and submit and wait for the others, each when the znode is gone.
 
     ``on_batch`` is told the batch's number, from 0, and False before it is submitted (again after each wait for somebody
-    else's reassignment, which may be long), True when it has finished. An error it raises ends the run.
+    else's reassignment, which may be long), True when it has finished. An error it raises ends the run. ``replacing``:
+    what requests are moving of a batch by then is moved by it instead, and not waited for.
 
     When the deadline passes first no further batch is submitted, and one may still be under way (RSN-19X).
     """
@@ -135,7 +141,7 @@ def follow(
 
     for number, batch in enumerate(batches):
         begins = partial(on_batch, number, False)
-        if (number or not started) and not _submit(zk, batch, remaining_s, poll_ms, begins):
+        if (number or not started) and not _submit(zk, batch, remaining_s, poll_ms, begins, replacing=replacing):
             return Followed(number, number)
         if not wait(zk, batch, timeout_s=remaining_s(), on_progress=report, poll_ms=poll_ms):
             return Followed(number + 1, number)
@@ -146,9 +152,17 @@ def follow(
 
 
 def _submit(
-    zk: ZooKeeper, batch: Moves, remaining_s: Callable[[], float | None], poll_ms: int, before: Callable[[], None]
+    zk: ZooKeeper,
+    batch: Moves,
+    remaining_s: Callable[[], float | None],
+    poll_ms: int,
+    before: Callable[[], None],
+    *,
+    replacing: bool,
 ) -> bool:
     """Create the znode as soon as there is none; somebody else's reassignment is waited for. False: deadline.
+
+    So are requests that move partitions of the batch, unless it is ``replacing`` them: the controller would drop those.
 
     ``before`` each attempt: whoever wants no more to be sent says so while this waits.
     """
@@ -158,11 +172,15 @@ def _submit(
         left = remaining_s()
         if left is not None and left <= 0:
             return False
+        pause_s = poll_ms / 1000 if left is None else min(left, poll_ms / 1000)
+        if not replacing and find_requested(zk, batch):
+            time.sleep(pause_s)
+            continue
         try:
             zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode(batch), make_parents=True)
         except NodeExistsError:
             if request.read() is not None:
-                request.wait(poll_ms / 1000 if left is None else min(left, poll_ms / 1000))
+                request.wait(pause_s)
         else:
             return True
 

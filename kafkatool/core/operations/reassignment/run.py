@@ -117,7 +117,7 @@ class Run:
             raise
         yield events.Started(prepared)
         yield Following(copying)
-        yield from self._follow(prepared.batches, started=True, timeout_s=timeout_s)
+        yield from self._follow(prepared, started=True, timeout_s=timeout_s)
 
     def resume(
         self, state: RunState, access: "BrokerAccess", *, force: bool, timeout_s: float | None
@@ -144,7 +144,7 @@ class Run:
             self._plan,
             timeout_s=timeout_s,
             on_progress=self._on_progress,
-            unsent=lambda sent: status.requested_as_planned(self._zk, self._plan) - sent,
+            requested=lambda: status.find_requested_as_planned(self._zk, self._plan),
         ):
             yield from self._end(frozenset(), finished=False)
             return
@@ -160,7 +160,7 @@ class Run:
         self._write(state.resumed(left.batches))  # also if it was cancelled: this is to go on
         remaining_s = None if timeout_s is None else max(0.0, timeout_s - (time.monotonic() - begun))
         yield Following(to_copy(self._zk, left.moves))
-        yield from self._follow(left.batches, started=False, timeout_s=remaining_s)
+        yield from self._follow(left, started=False, timeout_s=remaining_s)
 
     def end_early(self) -> Iterator[Event]:
         """Take off the throttle of a run that was cut short unless something still moves under it (RSN-23X).
@@ -184,10 +184,10 @@ class Run:
         self._state = state
         state.write(self._files.state)
 
-    def _follow(self, batches: Sequence[Moves], *, started: bool, timeout_s: float | None) -> Iterator[Event]:
+    def _follow(self, prepared: Prepared, *, started: bool, timeout_s: float | None) -> Iterator[Event]:
         """Follow the batches to their end (RSN-33X)."""
         assert self._state is not None
-        first = self._state.finished
+        first, batches = self._state.finished, prepared.batches
         followed = following.follow(
             self._zk,
             batches,
@@ -195,6 +195,7 @@ class Run:
             on_progress=self._on_progress,
             on_batch=lambda number, finished: self._note_batch(first + number, finished),
             started=started,
+            replacing=prepared.replacing,
         )
         unsent = frozenset(p for batch in batches[followed.sent :] for p in batch)
         yield from self._end(unsent, finished=followed.finished == len(batches))
@@ -219,7 +220,10 @@ class Run:
         found = status.verify(self._zk, self._moves, preserve_throttles=True)
         moves = _with_pending(found.items, unsent)
         yield events.Ended(moves, found.completed, finished, unsent=len(unsent), awaited=found.awaited)
-        yield from self._finish(self._state) if finished else self._leave(self._state)
+        if finished and not status.find_requested(self._zk, self._moves):  # by one that took its place, say
+            yield from self._finish(self._state)
+        else:
+            yield from self._leave(self._state)
 
     def _finish(self, state: RunState) -> Iterator[Event]:
         """Make throttles what they were; then nothing is left to resume."""
@@ -230,9 +234,7 @@ class Run:
         """Leave the state file for --resume."""
         throttled, moving, unseen = bool(state.throttles), True, None
         try:
-            moving = bool(set(status.running(self._zk) or ()).intersection(self._moves)) or bool(
-                status.requested_as_planned(self._zk, self._moves)
-            )
+            moving = not read_cluster(self._zk, self._topics, states=False).moving.isdisjoint(self._moves)
             if throttled and not moving:
                 yield from self._remove_throttle(state)
                 throttled = False
@@ -243,21 +245,22 @@ class Run:
     def _remove_throttle(self, state: RunState) -> Iterator[Event]:
         if not state.throttles:
             return
-        restored = throttles.restore(
-            self._zk, state.throttles, state.earlier, others_move=bool(status.running(self._zk))
-        )
+        restored = throttles.restore(self._zk, state.throttles, state.earlier, self._find_others())
         yield events.ThrottleStays() if restored.rates_stay else ThrottleRemoved(restored.changed)
 
     # --- verify -----------------------------------------------------------------------------------------------------
 
     def wait(self, timeout_s: float | None) -> Iterator[Event]:
-        """Wait until nothing of the plan is under way, nor to be sent by a kt that carries it out (RSN-33X)."""
+        """Wait until nothing of the plan is under way, nor to be sent by a kt that carries it out (RSN-33X).
+
+        Also what a request moves, wherever to: it is told as in progress.
+        """
         yield Following(to_copy(self._zk, self._plan))
         seen: RunState | None = None
         found: frozenset[TopicPartition] = frozenset()
 
         def unsent(sent: Set[TopicPartition]) -> frozenset[TopicPartition]:
-            """Return what a run in batches, under way elsewhere, is still to send; ``sent`` is in the znode just now.
+            """Return what a run in batches, under way elsewhere, is still to send; ``sent`` is under way just now.
 
             Empty if there is no such run, if it was cancelled, or if it ended early and nothing of it is left to end. A
             run notes a batch as sent before it sends it, so what counts is what was noted as finished.
@@ -276,7 +279,14 @@ class Run:
             found -= sent
             return found
 
-        following.wait(self._zk, self._plan, timeout_s=timeout_s, on_progress=self._on_progress, unsent=unsent)
+        following.wait(
+            self._zk,
+            self._plan,
+            timeout_s=timeout_s,
+            on_progress=self._on_progress,
+            requested=lambda: status.find_requested(self._zk, self._plan),
+            unsent=unsent,
+        )
 
     def left_waiting(self) -> LeftWaiting:
         """Look where the plan stands when the wait for it was cut short, which changes nothing."""
@@ -351,11 +361,12 @@ class Run:
         except RefusedError as e:
             if not isinstance(e.__cause__, FileNotFoundError):
                 yield events.NotCancelled(e)
-        if moved := status.moved_by_request(read_cluster(self._zk, self._topics, states=False), self._plan):
-            yield events.MovedByRequest(tuple(moved))
+        if moved := status.find_requested(self._zk, self._plan):
+            yield events.MovedByRequest(tuple(sorted(moved)))
         ended = yield from self._stop(origin, timeout_s, client)
         if ended and rollback:
             ended = yield from self._go_back(origin, timeout_s=timeout_s, force=force)
+        ended = ended and not status.find_requested(self._zk, self._plan)  # which the znode does not reach
         if not ended:
             yield from self.end_cancel(preserve_throttles=preserve_throttles)
         elif not preserve_throttles:
@@ -383,7 +394,7 @@ class Run:
             if run is not None and run.throttles:
                 writes = throttles.plan_restoration(self._zk, run.throttles)
             else:
-                writes = throttles.plan_removal(self._zk, self._topics)
+                writes = [] if self._find_others() else throttles.plan_removal(self._zk, self._topics)
             ops += [op for write in writes for op in write.ops]
         self._zk.check_permitted(ops)
         return asked, ops
@@ -415,11 +426,16 @@ class Run:
         removal = throttles.plan_removal(self._zk, self._topics)
         if all(write.entity_type == "brokers" for write in removal):
             return  # without lists of its topics the rates are not this plan's
-        if set(status.running(self._zk) or ()).difference(self._plan):
+        if self._find_others():
             yield events.ThrottleStays()
         else:
             throttles.apply(self._zk, removal)
             yield ThrottleRemoved()
+
+    def _find_others(self) -> frozenset[TopicPartition]:
+        """Read what moves anywhere, by either way, and was not begun by this plan."""
+        view = read_cluster(self._zk, states=False)
+        return view.moving.difference(set(view.reassignment or ()).intersection(self._plan))
 
     @property
     def _topics(self) -> set[str]:

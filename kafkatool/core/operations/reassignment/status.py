@@ -1,10 +1,14 @@
-"""The status of a plan, and the reassignments under way, as ZooKeeper tells them (RSN-12, RSN-35X, RSN-38X)."""
+"""The status of a plan, and the moves under way, as ZooKeeper tells them (RSN-12, RSN-35X, RSN-38X).
+
+A move is begun by the znode /admin/reassign_partitions, or by a request to the controller. Kafka >= 2.4 notes both in the
+node of their topic, our controller those by request, older ones none: so what moves is told by both nodes together.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kafkatool.core.errors import NoPermissionError
-from kafkatool.core.model.moves import Move, Status
+from kafkatool.core.model.moves import Move, Replicas, Status
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.config_writes import ConfigWrite
 from kafkatool.core.operations.reassignment import throttles
@@ -12,11 +16,11 @@ from kafkatool.core.operations.reassignment.hindrances import missing
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster, read_states
 from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import ReassignmentZnode, TopicsZnode
+from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 
 
 def running(zk: ZooKeeper) -> Moves | None:
-    """Read the reassignment under way; None: no such znode."""
+    """Read what the znode asks for; None: no such znode."""
     node = zk.get(ReassignmentZnode.PATH)
     return ReassignmentZnode.decode(node.data) if node else None
 
@@ -40,38 +44,42 @@ class Verification:
 
 
 def verify(zk: ZooKeeper, plan: Moves, *, preserve_throttles: bool = False) -> Verification:
-    """Compare a plan with the cluster (RSN-12); writes nothing: ``throttles.apply(zk, removal)`` does."""
-    view = read_cluster(zk, {p.topic for p in plan}, states=False)
-    items = tuple(Move(p, replicas_of(view, p), target, _status(view, p, target)) for p, target in plan.items())
+    """Compare a plan with the cluster (RSN-12); writes nothing: ``throttles.apply(zk, removal)`` does.
+
+    Throttles are read first: where there are some, it must be known whether anything of the whole cluster moves.
+    """
+    topics = {p.topic for p in plan}
+    removal = [] if preserve_throttles else throttles.plan_removal(zk, topics)
+    view = read_cluster(zk, None if removal else topics, states=False)
+    moving = view.moving
+    items = tuple(_move(p, replicas_of(view, p), target, is_moving=p in moving) for p, target in plan.items())
     done = all(move.status is Status.COMPLETED for move in items)
-    removal = throttles.plan_removal(zk, {p.topic for p in plan}) if done and not preserve_throttles else []
-    others = bool(view.reassignment)  # rates are of brokers, not of plans
     awaited = missing((move.target for move in items if move.status is Status.IN_PROGRESS), view.brokers)
-    return Verification(items, () if others else tuple(removal), awaited, others and bool(removal))
+    stays = done and bool(removal) and bool(moving)  # rates are of brokers, not of plans
+    return Verification(items, tuple(removal) if done and not moving else (), awaited, stays)
 
 
-def moved_by_request(view: ClusterView, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Return those that are moved, but not by the znode: by a request to the controller, as Kafka >= 2.4 takes it."""
-    moving = {TopicPartition(t, p) for t, node in view.topics.items() for p in node.being_moved}
-    return sorted(moving.intersection(partitions).difference(view.reassignment or ()))
+def find_requested(zk: ZooKeeper, plan: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+    """Read which of the plan's partitions a request to the controller moves, and not the znode, wherever to."""
+    partitions = frozenset(plan)
+    return read_cluster(zk, {p.topic for p in partitions}, states=False).requested & partitions
 
 
-def requested_as_planned(zk: ZooKeeper, plan: Moves) -> frozenset[TopicPartition]:
-    """Return those that a request to the controller is moving to where the plan wants them."""
+def find_requested_as_planned(zk: ZooKeeper, plan: Moves) -> frozenset[TopicPartition]:
+    """Read which of them a request is moving to where the plan wants them."""
     view = read_cluster(zk, {p.topic for p in plan}, states=False)
-    found = ((p, view.topics[p.topic].moves.get(p.partition)) for p in moved_by_request(view, plan))
-    return frozenset(p for p, move in found if move is not None and move.target == plan[p])
+    return frozenset(p for p in view.requested.intersection(plan) if view.target(p) == plan[p])
 
 
 def copying(zk: ZooKeeper, plan: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-    """Return the partitions of the plan in the znode that have replicas to catch up with, wherever they are going.
+    """Return the partitions of the plan on the move that have replicas to catch up with, wherever they are going.
 
     Those that the topic's node names count too: Kafka's controllers go on copying to them though the znode asks for the
     way back, until the next one is elected (RSN-37X).
     """
     wanted = set(plan)
-    moves = {p: to for p, to in (running(zk) or {}).items() if p in wanted}
-    view = read_cluster(zk, {p.topic for p in moves}, states=False)
+    view = read_cluster(zk, {p.topic for p in wanted}, states=False)
+    moves = {p: view.target(p) for p in view.moving.intersection(wanted)}
     states = read_states(zk, moves)
     return frozenset(
         p
@@ -81,14 +89,11 @@ def copying(zk: ZooKeeper, plan: Iterable[TopicPartition]) -> frozenset[TopicPar
 
 
 def list_running(zk: ZooKeeper) -> tuple[Move, ...]:
-    """Read /admin/reassign_partitions, with current replicas and ISR (RSN-38X); empty: nothing runs."""
-    moves = running(zk) or {}
-    view = read_cluster(zk, {p.topic for p in moves}, states=False)
-    states = read_states(zk, moves)
-    return tuple(
-        Move(p, replicas_of(view, p), moves[p], Status.IN_PROGRESS, states[p].leader_and_isr.isr if p in states else ())
-        for p in sorted(moves)
-    )
+    """Read what moves, with current replicas and ISR (RSN-38X); empty: nothing does."""
+    view = read_cluster(zk, states=False)
+    moving = sorted(view.moving)
+    isrs = {p: state.leader_and_isr.isr for p, state in read_states(zk, moving).items()}
+    return tuple(Move(p, replicas_of(view, p), view.target(p), Status.IN_PROGRESS, isrs.get(p, ())) for p in moving)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,21 +123,19 @@ def left_throttle(zk: ZooKeeper) -> LeftThrottle | None:
         return None
     if not listed and not brokers:
         return None
-    names = listed or sorted(zk.children(TopicsZnode.PATH) or ())[:1]
-    view = read_cluster(zk, names, states=False)
-    moving = {p.topic for p in view.reassignment or ()} | {t for t, node in view.topics.items() if node.being_moved}
-    if moving:
+    view = read_cluster(zk, states=False)
+    if moving := {p.topic for p in view.moving}:
         topics = tuple(t for t in listed if t not in moving)
         return LeftThrottle((), topics, {}) if topics else None
-    first = {t: min(node.assignment) for t, node in view.topics.items() if node.assignment}
+    names = set(listed or sorted(view.topics)[:1])
+    first = {t: min(node.assignment) for t, node in view.topics.items() if t in names and node.assignment}
     way_off = {TopicPartition(t, p): view.topics[t].assignment[p] for t, p in first.items()}
     return LeftThrottle(tuple(brokers), tuple(listed), way_off)
 
 
-def _status(view: ClusterView, partition: TopicPartition, target: tuple[int, ...]) -> Status:
-    if partition in (view.reassignment or {}):
-        return Status.IN_PROGRESS
-    return Status.COMPLETED if replicas_of(view, partition) == target else Status.FAILED
+def _move(partition: TopicPartition, current: Replicas, target: Replicas, *, is_moving: bool) -> Move:
+    ended = Status.COMPLETED if current == target else Status.FAILED
+    return Move(partition, current, target, Status.IN_PROGRESS if is_moving else ended)
 
 
 def replicas_of(view: ClusterView, partition: TopicPartition) -> tuple[int, ...]:

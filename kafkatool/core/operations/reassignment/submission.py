@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kafkatool.core.errors import NodeExistsError, RefusedError, ZnodeTooLargeError
+from kafkatool.core.model.moves import minus
 from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.operations.config_writes import ConfigWrite
 from kafkatool.core.operations.reassignment import throttles
-from kafkatool.core.operations.reassignment.status import moved_by_request, replicas_of, running
+from kafkatool.core.operations.reassignment.status import replicas_of, running
 from kafkatool.core.operations.reassignment.throttles import SavedThrottle
 from kafkatool.core.planner.plan_files import Moves, PartitionName, bracketed, split_plan
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
@@ -64,10 +65,11 @@ class Prepared(Submission):
     """A plan for the znode, and everything starting it will write.
 
     ``batches`` are what goes into the znode one after the other (RSN-19X). ``running`` is the reassignment found under way:
-    then only throttle rates may be written (RSN-10).
+    then only throttle rates may be written (RSN-10). ``replacing``: it takes the place of moves that were requested.
     """
 
     running: Moves | None
+    replacing: bool
     throttle_writes: tuple[ConfigWrite, ...]
     throttled_before: tuple[str, ...]  # topics with the throttle of another plan
 
@@ -129,12 +131,14 @@ def prepare(
         throttled_before = throttles.listed_topics(zk)
         writes += throttles.plan_rates(zk, throttles.throttled_brokers(moves, assignments), throttle)
         if view.reassignment is None:
-            writes += throttles.plan_replicas(zk, moves, current)
+            origins = {p: minus(current[p], view.adding(p)) for p in moves}
+            writes += throttles.plan_replicas(zk, moves, origins, view.requested.difference(moves))
     prepared = Prepared(
         moves=moves,
         batches=batches,
         current=current,
         running=view.reassignment,
+        replacing=force,
         throttle_writes=tuple(writes),
         throttled_before=tuple(throttled_before),
         controller=view.controller_id is not None,
@@ -159,7 +163,7 @@ def _check_unforced(view: ClusterView, plan: Moves, throttle: int | None, name_o
             f"a preferred replica election is under way for {','.join(map(name_of, electing))}; "
             "wait until it has ended, or add --force"
         )
-    if moving := moved_by_request(view, plan):
+    if moving := sorted(view.requested.intersection(plan)):
         raise RefusedError(
             f"a request to the controller is moving {','.join(map(name_of, moving))}, which this plan would replace; "
             "wait until it has ended, or add --force",

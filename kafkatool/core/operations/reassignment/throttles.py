@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from kafkatool.core.errors import NoNodeError, VersionConflictError, ZooKeeperError
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.config_writes import ConfigWrite, read_configs
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.session import ZooKeeper
@@ -32,19 +33,29 @@ def plan_rates(zk: ZooKeeper, brokers: Iterable[int], rate: int) -> list[ConfigW
     return [read.setting(dict.fromkeys(RATES, str(rate))) for read in reads]
 
 
-def plan_replicas(zk: ZooKeeper, moves: Moves, current: Moves) -> list[ConfigWrite]:
-    """Plan the replica lists of the plan's topics; both empty where no partition gains a replica (RSN-14)."""
+def plan_replicas(
+    zk: ZooKeeper, moves: Moves, current: Moves, others: Collection[TopicPartition] = ()
+) -> list[ConfigWrite]:
+    """Plan the replica lists of the plan's topics; both empty where no partition gains a replica (RSN-14).
+
+    What stands there of ``others`` stays: they are being moved under it.
+    """
     topics = sorted({p.topic for p in moves})
-    leaders: dict[str, list[str]] = {t: [] for t in topics}
-    followers: dict[str, list[str]] = {t: [] for t in topics}
+    lists: dict[str, tuple[list[str], list[str]]] = {t: ([], []) for t in topics}
     for partition, replicas in moves.items():
         gained = [b for b in replicas if b not in current[partition]]
         if gained:
-            leaders[partition.topic] += [f"{partition.partition}:{b}" for b in current[partition]]
-            followers[partition.topic] += [f"{partition.partition}:{b}" for b in gained]
+            leaders, followers = lists[partition.topic]
+            leaders += [f"{partition.partition}:{b}" for b in current[partition]]
+            followers += [f"{partition.partition}:{b}" for b in gained]
+    reads = read_configs(zk, [("topics", t) for t in topics])
+    for read in reads:
+        staying = {str(p.partition) for p in others if p.topic == read.name}
+        for key, own in zip(REPLICAS, lists[read.name], strict=True):
+            own += [entry for entry in read.config.get(key, "").split(",") if entry.partition(":")[0] in staying]
     return [
-        read.setting({REPLICAS[0]: ",".join(leaders[read.name]), REPLICAS[1]: ",".join(followers[read.name])})
-        for read in read_configs(zk, [("topics", t) for t in topics])
+        read.setting({key: ",".join(own) for key, own in zip(REPLICAS, lists[read.name], strict=True)})
+        for read in reads
     ]
 
 
@@ -112,9 +123,9 @@ class Restored(NamedTuple):
 
 
 def restore(
-    zk: ZooKeeper, throttles: Iterable[SavedThrottle], earlier: Collection[str], *, others_move: bool
+    zk: ZooKeeper, throttles: Iterable[SavedThrottle], earlier: Collection[str], others: Collection[TopicPartition]
 ) -> Restored:
-    """Put back what stood there before; ``others_move``: partitions of other plans are under way.
+    """Put back what stood there before; ``others``: partitions that other plans are moving.
 
     Rates are put back whatever they are now: changing them is how a running reassignment is sped up (RSN-10). Those found
     at the start with lists on the topics ``earlier`` were another plan's: they go if that has ended meanwhile.
@@ -124,9 +135,9 @@ def restore(
     changed = [t.name for t in lists if not _replace(zk, t, t.set, t.before)]
     own = {t.name for t in lists}
     listed = set(listed_topics(zk)) if rates else set()
-    if others_move and (listed - own - set(earlier) or listed.intersection(changed)):
+    if others and (listed - own - set(earlier) or listed.intersection(changed)):
         return Restored(tuple(ConfigZnode.path("topics", name) for name in changed), rates_stay=True)
-    ended = bool(earlier) and not listed.intersection(earlier) - own
+    ended = bool(earlier) and not listed.intersection(earlier) - (own - {p.topic for p in others})
     paths = [ConfigZnode.path("topics", name) for name in changed]
     for rate in rates:
         if not _replace(zk, rate, rate.set, {} if ended else rate.before, always=True):

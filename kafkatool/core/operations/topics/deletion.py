@@ -83,5 +83,5 @@ def _causes(view: ClusterView, topic: str) -> Iterable[str]:
     holders = {broker for replicas in view.topics[topic].assignment.values() for broker in replicas}
     if down := sorted(holders - view.brokers.keys()):
         yield f"replicas are on brokers that are down: {join_ids(down, ', ')}"
-    if any(partition.topic == topic for partition in view.reassignment or ()):
+    if any(partition.topic == topic for partition in view.moving):
         yield "a reassignment of it is running"

