@@ -15,12 +15,13 @@ HIDDEN = "not visible"
 
 
 class Table(NamedTuple):
-    """A table of the report; ``name`` tells it from the others."""
+    """A table of the report; ``name`` tells it from the others. Columns not named in ``texts`` are figures to compare."""
 
     name: str
     title: str
     heading: Sequence[str]
     rows: Sequence[Sequence[object]]
+    texts: Sequence[str] = ()
 
 
 def text_lines(data: Data) -> Iterator[str]:
@@ -121,6 +122,7 @@ def tables(data: Data, *, still: str) -> Iterator[Table]:
     yield Table(
         *("controllers", "Controllers", ("Epoch", "Broker", "First heard", "Last heard", "Lines", "Told by")),
         [(c["epoch"], c["broker"], c["first"], c["last"], c["lines"], c["told_by"]) for c in data["controllers"]],
+        texts=("First heard", "Last heard", "Told by"),
     )
     yield Table(
         *("brokers", "Brokers"),
@@ -134,6 +136,7 @@ def tables(data: Data, *, still: str) -> Iterator[Table]:
             *("Unclean", "Not told", "Failed", "Ignored", "At the end", "ISR"),
         ),
         [_partition_row(p, still, data["verdict"]["state"]) for p in data["partitions"]],
+        texts=("Partition", "At the end", "ISR"),
     )
     yield Table(
         *("minutes", "Busiest minutes", ("Minute", "Lines", "Facts")),
@@ -141,13 +144,18 @@ def tables(data: Data, *, still: str) -> Iterator[Table]:
             (m["minute"], m["lines"], ", ".join(f"{n} {kind.replace('_', ' ')}" for kind, n in m["facts"].items()))
             for m in data["minutes"]
         ],
+        texts=("Minute", "Facts"),
     )
     yield Table(
         *("clocks", "Clocks, beside the controller's"),
         ("Broker", "Controller", "Behind, at least", "Ahead, at most", "Pairs"),
         [(s["broker"], s["controller"], *_skew_bounds(s), s["pairs"]) for s in data["skew"] or ()],
     )
-    yield Table(*("lines", "Lines", ("Class", "Number")), [(k.replace("_", " "), n) for k, n in data["lines"].items()])
+    yield Table(
+        *("lines", "Lines", ("Class", "Number")),
+        [(k.replace("_", " "), n) for k, n in data["lines"].items()],
+        texts=("Class",),
+    )
 
 
 def bound(figure: object, whole: bool) -> object:

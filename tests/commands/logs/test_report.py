@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkatool.commands.logs.page.plots import colour
 from kafkatool.core.statelog.history import skew
 from kafkatool.core.statelog.jobs import gathering
 from kafkatool.core.statelog.lines.grammar import record_time
@@ -615,6 +616,22 @@ def test_the_page_is_whole_and_needs_nothing_else(tmp_path: Path) -> None:
     assert {link.removeprefix("#") for link in page.links} <= page.ids
     assert not re.search(r"https?:|@import|url\((?!#none\))", text)
     assert text.count('class="lane"') == 10
+
+
+@pytest.mark.spec("SCL-18X")
+def test_figures_are_aligned_whatever_their_words_and_every_tint_has_its_word(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    assert run("report", "--logs", CAPTURES / "3.9.1" / "story", "--html", page).exit_code == 0
+    text = page.read_text()
+    (partitions,) = re.findall(r'<section id="partitions">.*?</section>', text, re.DOTALL)
+    assert [
+        word for figure, word in re.findall(r'<th scope="col"( class=n)?>([^<]+)</th>', partitions) if not figure
+    ] == [*("Partition", "At the end", "ISR")]
+    for row in re.findall(r"<tr>(.*?)</tr>", partitions)[1:]:
+        classes = re.findall(r'<td(?: class="([^"]*)")?>', row)
+        assert ["n" in c.split() for c in classes] == [False, *[True] * 11, False, False]
+    assert "another controller took over" in text
+    assert len({colour(i) for i in range(30)}) == 30
 
 
 @pytest.mark.spec("SCL-18X")

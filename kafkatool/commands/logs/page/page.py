@@ -1,6 +1,6 @@
 """The report as one HTML page: no script, no network, no server; for wide and narrow screens, eyes and keyboards."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from html import escape
 from importlib.resources import files
 from itertools import pairwise
@@ -11,6 +11,7 @@ from kafkatool.commands.logs.page.plots import HATCH, Axis, bars, colour, lanes,
 from kafkatool.commands.logs.report_data import Data
 from kafkatool.commands.logs.report_text import (
     HIDDEN,
+    Table,
     bound,
     chronology,
     duration,
@@ -34,6 +35,7 @@ TINTS: Final = (
     ("linear-gradient(0deg,var(--soft) 50%,var(--line) 50%)", "half of its replicas in sync"),
     ("var(--faint)", "not there, or not told of"),
 )
+DASHES: Final = "repeating-linear-gradient(var(--soft) 0 3px,transparent 3px 6px) center/2px 100% no-repeat"
 STILL: Final = ", still"
 CLOCKS: Final = (
     "A request cannot arrive before it was sent: where the logs say so, a clock is behind by at least that much."
@@ -142,19 +144,20 @@ def _plots(data: Data) -> Iterator[str]:
     brokers = [int(broker) for broker in plots["led"]]
     marks = _marks(data)
     colours = [(colour(i), f"broker {broker}") for i, broker in enumerate(brokers)]
+    taken_over = [(DASHES, "another controller took over")] * bool(marks)
     none = ("repeating-linear-gradient(45deg,var(--bad) 0 4px,#fff6 4px 6px)", "no leader")
     if data["partitions"]:
         yield f'<section id="leaders"><h2>Leaders</h2><p>The {len(data["partitions"])} partitions that suffered most, of '
         yield f"{data['totals']['partitions']}. Colour: who leads. Height: how many of its replicas are in sync. "
         yield "A lane opens to its story in figures.</p><figure>"
-        yield legend([*colours, none, *TINTS])
+        yield legend([*colours, none, *TINTS, *taken_over])
         yield lanes(data["partitions"], brokers, axis, marks)
         yield "</figure></section>"
     if brokers:
         series = [(colour(i), f"broker {broker}", plots["led"][str(broker)]) for i, broker in enumerate(brokers)]
         series.append(("url(#none)", "no leader", plots["without_leader"]))
         yield '<section id="led"><h2>Partitions led, by broker</h2><p>A broker that dies loses its share; '
-        yield "red is what nobody led.</p><figure>" + legend([*colours, none])
+        yield "red is what nobody led.</p><figure>" + legend([*colours, none, *taken_over])
         label = "Partitions led by each broker over time"
         yield stacked(series, axis, steps=plots["steps"], marks=marks, label=label, unit="partitions")
         yield "</figure></section>"
@@ -187,30 +190,29 @@ def _marks(data: Data) -> list[tuple[int, str]]:
 def _tables(data: Data) -> Iterator[str]:
     about = {"partitions": f"The {listed_of_all(data)}.", "clocks": CLOCKS}
     for table in tables(data, still=STILL):
-        yield from _table(*table, about.get(table.name, ""))
+        yield from _table(table, about.get(table.name, ""))
 
 
-def _table(
-    name: str, title: str, heading: Sequence[str], rows: Sequence[Sequence[object]], about: str
-) -> Iterator[str]:
-    if not rows:
+def _table(table: Table, about: str) -> Iterator[str]:
+    if not table.rows:
         return
-    numeric = [all(isinstance(row[i], int) for row in rows) for i in range(len(heading))]
+    figures = [word not in table.texts for word in table.heading]
     head = "".join(
         f'<th scope="col"{" class=n" if n else ""}>{escape(word)}</th>'
-        for word, n in zip(heading, numeric, strict=True)
+        for word, n in zip(table.heading, figures, strict=True)
     )
     body = "".join(
-        f"<tr>{''.join(_cell(value, n) for value, n in zip(row, numeric, strict=True))}</tr>" for row in rows
+        f"<tr>{''.join(_cell(value, n) for value, n in zip(row, figures, strict=True))}</tr>" for row in table.rows
     )
     told = f"<p>{escape(about)}</p>" if about else ""
+    title = escape(table.title)
     yield (
-        f'<section id="{name}"><h2>{escape(title)}</h2>{told}<div class="scroll" tabindex="0" role="region" '
-        f'aria-label="{escape(title)}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></section>'
+        f'<section id="{table.name}"><h2>{title}</h2>{told}<div class="scroll" tabindex="0" role="region" '
+        f'aria-label="{title}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></section>'
     )
 
 
-def _cell(value: object, numeric: bool) -> str:
+def _cell(value: object, is_figure: bool) -> str:
     text = f"{value:,}" if isinstance(value, int) and abs(value) >= 10_000 else str(value)
-    kinds = ["n"] * numeric + ["bad"] * (text == "no leader" or text.endswith(STILL)) + ["wrap"] * (len(text) > 60)
+    kinds = ["n"] * is_figure + ["bad"] * (text == "no leader" or text.endswith(STILL)) + ["wrap"] * (len(text) > 60)
     return f'<td{f""" class="{" ".join(kinds)}" """.rstrip() if kinds else ""}>{escape(text)}</td>'

@@ -15,6 +15,7 @@ from kafkatool.commands.logs.report_text import duration
 
 WIDTH: Final = 1000
 COLOURS: Final = 8
+GOLDEN_ANGLE: Final = 137.5  # from hue to hue: none comes near an earlier one soon
 LANE_HEIGHT: Final = 100
 MOST_TICKS: Final = 8
 TABLE_ROWS: Final = 24
@@ -71,8 +72,8 @@ def clock(at_ms: float) -> str:
 
 
 def colour(index: int) -> str:
-    """Return the colour of the broker at that place in the list of brokers."""
-    return f"var(--b{index % COLOURS})"
+    """Return the colour of the broker at that place in the list of brokers; from the ninth on they are less distinct."""
+    return f"var(--b{index})" if index < COLOURS else f"hsl({index * GOLDEN_ANGLE % 360:.0f} 45% 50%)"
 
 
 def legend(entries: Sequence[tuple[str, str]]) -> str:
