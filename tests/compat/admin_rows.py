@@ -79,6 +79,9 @@ class Stage:
     def leader(self, topic: str, partition: int = 0) -> int | None:
         return read_cluster(self.zk, [topic]).states[TopicPartition(topic, partition)].leader_and_isr.leader
 
+    def isr(self, topic: str) -> tuple[int, ...]:
+        return read_cluster(self.zk, [topic]).states[TopicPartition(topic, 0)].leader_and_isr.isr
+
     def override(self, kind: str, name: str) -> dict[str, str]:
         found = self.zk.get(f"/config/{kind}/{name}")
         return {} if found is None else dict(json.loads(found.data)["config"])
@@ -298,6 +301,17 @@ def elections(stage: Stage) -> None:
     refused(again, "Valid replica already elected", "ElectionNotNeeded")
     refused(stage.actor.elect("unclean", partition), "Valid replica already elected", "ElectionNotNeeded")
     refused(stage.actor.elect("unclean", TopicPartition(topic, 7)), "The partition does not exist")
+    lossy = stage.topic("lossy", (1, 2))
+    stage.cluster.stop_broker(2)
+    eventually(lambda: stage.isr(lossy) == (1,), "2 to be out of sync", WAIT_S)
+    stage.cluster.stop_broker(1)
+    stage.cluster.start_broker(2)
+    refused(stage.actor.elect("preferred", TopicPartition(lossy, 0)), "PREFERRED", "preferred replica", "Failed to elect")
+    assert stage.leader(lossy) is None
+    ok(stage.actor.elect("unclean", TopicPartition(lossy, 0)))
+    assert (stage.leader(lossy), stage.isr(lossy)) == (2, (2,))
+    stage.cluster.start_broker(1)
+    stage.settle(lossy)
 
 
 def preferred_election(stage: Stage) -> None:
