@@ -306,7 +306,9 @@ def elections(stage: Stage) -> None:
     eventually(lambda: stage.isr(lossy) == (1,), "2 to be out of sync", WAIT_S)
     stage.cluster.stop_broker(1)
     stage.cluster.start_broker(2)
-    refused(stage.actor.elect("preferred", TopicPartition(lossy, 0)), "PREFERRED", "preferred replica", "Failed to elect")
+    refused(
+        stage.actor.elect("preferred", TopicPartition(lossy, 0)), "PREFERRED", "preferred replica", "Failed to elect"
+    )
     assert stage.leader(lossy) is None
     ok(stage.actor.elect("unclean", TopicPartition(lossy, 0)))
     assert (stage.leader(lossy), stage.isr(lossy)) == (2, (2,))

@@ -67,9 +67,10 @@ def elect(o: Options) -> int:
     """Elect, or save the selection, or report. Return the exit code. Raises UsageError for flags that do not go together."""
     if o.election_type.lower() != "preferred" or o.partition is not None:
         raise UsageError("with --zookeeper there are elections of preferred replicas alone, and --topic is a regex")
-    if o.all_topic_partitions and (o.path_to_json_file or o.topic or o.broker is not None):
+    selects = o.topic is not None or o.broker is not None
+    if o.all_topic_partitions and (o.path_to_json_file is not None or selects):
         raise UsageError("--all-topic-partitions can't be used with a selection")
-    if o.path_to_json_file and (o.topic or o.broker is not None):
+    if o.path_to_json_file is not None and selects:
         raise UsageError("--topic and --broker select without a file: they can't be used with --path-to-json-file")
     if o.report:
         others = {
@@ -89,7 +90,7 @@ def elect(o: Options) -> int:
 
 def _run(o: Options) -> int:
     wanted = None
-    if o.path_to_json_file:
+    if o.path_to_json_file is not None:
         name = "stdin" if o.path_to_json_file == STDIN else o.path_to_json_file
         wanted = parse_election(read_text(o.path_to_json_file, sys.stdin), name, name_of=o.name_of)
     with connect(o.zookeeper, cluster_id=o.cluster_id, zk_max_bytes=o.zk_max_bytes) as zk:

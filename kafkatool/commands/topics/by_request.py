@@ -13,7 +13,7 @@ from kafkatool.commands.shared.output import Answer, Output, error_item
 from kafkatool.commands.topics.flags import agree, failed, failure_text
 from kafkatool.commands.topics.rendering import REQUEST_KEYS, description_lines, header, header_item, partition_item
 from kafkatool.core.errors import BrokerAnswerError, NotPermittedError, RefusedError, UsageError
-from kafkatool.core.model.topic_names import COLLISION_WARNING, has_collision_chars, is_legal, select
+from kafkatool.core.model.topic_names import COLLISION_WARNING, KEPT, has_collision_chars, is_legal, names_in, select
 from kafkatool.core.model.uuids import parse_uuid
 from kafkatool.core.operations.requests import planned, topics
 from kafkatool.core.operations.requests.topic_reading import Topic, missing, read_meant, read_topics
@@ -318,15 +318,24 @@ def delete(
     with connect_brokers(bootstrap, cluster_id=cluster_id) as client:
         try:
             found = _matching(client, pattern, if_exists=if_exists)
+            meant = force and names_in(pattern)
+            internal = [name for name, topic in found.items() if topic.is_internal and not (meant and name in meant)]
+            found = {name: topic for name, topic in found.items() if name not in internal}
+            errors = []
+            for name in internal:
+                kept = RefusedError(KEPT.format(name))
+                out.line(failure_text(kept))
+                out.note(f"{name}, typed by its name and with --force, is deleted all the same")
+                errors.append(error_item(kept, topic=name))
             if dry_run:
                 request, least = topics.deletion_request(client, list(found.values()))
-                out.planned_requests([planned.plan(client, delete_topics.API, request, least=least)] if found else [])
-                return 0
+                shown = [planned.plan(client, delete_topics.API, request, least=least)] if found else []
+                out.planned_requests(shown, errors=errors)
+                return 1 if errors else 0
             agree(list(found), f"Delete {len(found)} topics", force=force)
         except RefusedError as e:
             return failed(out, e, topic=pattern)
         outcome = topics.delete(client, list(found.values())) if found else {}
-        errors = []
         for name, error in outcome.items():
             if error is not None:
                 out.line(failure_text(error))

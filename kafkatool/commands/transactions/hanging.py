@@ -10,7 +10,7 @@ from kafkatool.commands.shared.options import KtCommand, brokers_only_options, c
 from kafkatool.commands.shared.output import Answer, Output, error_item
 from kafkatool.commands.transactions.rendering import partition_option, table, topic_option
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
-from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.model.values import TopicPartition, join_ids
 
 if TYPE_CHECKING:
     from kafkatool.core.client.cluster import ClusterClient
@@ -88,7 +88,7 @@ def find_hanging(
 def _places(
     client: "ClusterClient", topic: str | None, partition: int | None, broker: int | None
 ) -> list[TopicPartition]:
-    """Return the partitions to look at. Raises RefusedError: there is no such topic."""
+    """Return the partitions to look at. Raises RefusedError: there is no such topic or broker, or it holds none of it."""
     from kafkatool.core.operations.requests.topic_reading import missing, read_topics
 
     if topic is not None and partition is not None:
@@ -96,12 +96,16 @@ def _places(
     topics = read_topics(client, None if topic is None else [topic])
     if topic is not None and topic not in topics:
         raise missing(client, topic, RefusedError(f"there is no topic {topic}"))
-    return [
+    places = [
         TopicPartition(name, p.partition)
         for name, found in topics.items()
         for p in found.partitions
         if broker is None or broker in p.replica_nodes
     ]
+    if broker is not None and not places and (topic is not None or broker not in client.brokers):
+        up = f"; brokers that are up: {join_ids(client.brokers)}"
+        raise RefusedError(f"broker {broker} holds no partition" + (f" of {topic}" if topic is not None else "") + up)
+    return places
 
 
 def _item(one: "Producer", now_ms: int) -> dict[str, object]:

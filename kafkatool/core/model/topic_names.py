@@ -4,7 +4,7 @@ Texts are those of Kafka 0.10.2.1 (Topic.scala, TopicFilter.scala, AdminUtils.sc
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from kafkatool.core.errors import RefusedError
@@ -13,6 +13,7 @@ MAX_LENGTH: Final = 249  # with "-" and a partition number it is still a file na
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_TOPIC: Final = "__transaction_state"
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTION_TOPIC})
+KEPT: Final = "Topic {} is a kafka internal topic and is not allowed to be marked for deletion."
 COLLISION_WARNING: Final = (
     "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide. "
     "To avoid issues it is best to use either, but not both."
@@ -74,17 +75,31 @@ def select(topics: Iterable[str], pattern: str | None) -> list[str]:
     """
     if pattern is None:
         return sorted(topics)
-    text = re.sub(r"^[\"']+|[\"']+$", "", pattern.strip().replace(",", "|").replace(" ", ""))
-    try:
-        wanted = re.compile(text)
-    except re.error as e:
-        raise RefusedError(f"{text} is an invalid regex.", now=f"regex: {e}; .* matches all topics") from e
-    return sorted(t for t in topics if wanted.fullmatch(t))
+    return _matching(topics, "|".join(_alternatives(pattern)))
 
 
-def meant(topics: Collection[str], pattern: str) -> list[str]:
-    """Select the topics that are to be changed: that of exactly this name alone, else those that match.
+def meant(topics: Iterable[str], pattern: str) -> list[str]:
+    """Select the topics that are to be changed: as ``select``, but what can be a name is that name alone.
 
-    Who types ``a.b`` does not think of ``a-b``.
+    Who types ``a.b`` does not think of ``a-b``, whether ``a.b`` is there or not.
     """
-    return [pattern] if pattern in topics else select(topics, pattern)
+    return _matching(topics, "|".join(re.escape(a) if is_legal(a) else a for a in _alternatives(pattern)))
+
+
+def names_in(pattern: str) -> list[str] | None:
+    """Return the names that a pattern of names alone lists; None: it is a regex."""
+    alternatives = _alternatives(pattern)
+    return alternatives if all(map(is_legal, alternatives)) else None
+
+
+def _alternatives(pattern: str) -> list[str]:
+    text = re.sub(r"^[\"']+|[\"']+$", "", pattern.strip().replace(" ", ""))
+    return re.split(r"[,|]", text)
+
+
+def _matching(topics: Iterable[str], regex: str) -> list[str]:
+    try:
+        wanted = re.compile(regex)
+    except re.error as e:
+        raise RefusedError(f"{regex} is an invalid regex.", now=f"regex: {e}; .* matches all topics") from e
+    return sorted(t for t in topics if wanted.fullmatch(t))

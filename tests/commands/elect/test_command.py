@@ -112,6 +112,16 @@ def test_an_empty_file_elects_nothing_and_says_so(cluster: ZooKeeper, zk_connect
     assert cluster.get(PreferredElectionZnode.PATH) is None
 
 
+@pytest.mark.spec("ELE-2")
+def test_a_file_without_a_name_is_not_all_partitions(zk_connect: str, cluster: ZooKeeper) -> None:
+    """As of a variable that a script has not set."""
+    before = nodes.tree(cluster)
+    result = run(zk_connect, "--path-to-json-file", "")
+    assert result.exit_code == 2 and "cannot read" in result.stderr
+    assert run(zk_connect, "--path-to-json-file", "", "--topic", "t").exit_code == 2
+    assert nodes.tree(cluster) == before
+
+
 @pytest.mark.spec("ELE-19X", "ELE-16X")
 def test_a_selection_of_nothing_says_what_there_is(cluster: ZooKeeper, zk_connect: str) -> None:
     assert "no topic matches 'tt'; near: t\n" in run(zk_connect, "--topic", "tt").stderr

@@ -584,6 +584,36 @@ def test_topics_are_deleted_by_one_request_by_id_where_brokers_know_ids(broker: 
 
 
 @pytest.mark.spec("ADM-30")
+@pytest.mark.parametrize("typed", ["a.b", "a.b,c.d"])
+def test_what_can_be_a_name_is_no_regex_where_it_is_not_there_either(broker: FakeBroker, typed: str) -> None:
+    _tell(broker, _topic("a-b"))
+    assert _run(broker, "delete", "--topic", typed, "--if-exists", "--force").exit_code == 0
+    found = _run(broker, "delete", "--topic", typed, "--force")
+    assert found.exit_code == 1 and "does not exist as expected" in found.stdout
+    assert not _asked(broker, "DeleteTopics")
+
+
+@pytest.mark.spec("ADM-30", "TOP-19")
+def test_no_pattern_deletes_what_coordinators_keep(broker: FakeBroker) -> None:
+    kept = "__consumer_offsets"
+    _tell(broker, _topic("a"), replace(_topic(kept, topic_id=bytes(range(16))), is_internal=True))
+    broker.answers[delete_topics.API.key] = _deleted
+    why = f"{FAILED}Topic {kept} is a kafka internal topic and is not allowed to be marked for deletion.\n"
+    planned = _run(broker, "delete", "--topic", ".*", "--dry-run")
+    assert planned.exit_code == 1 and planned.stdout.startswith(why) and kept not in planned.stdout.removeprefix(why)
+    for typed in (("__consumer.*",), (kept,), ("_.*|x", "--force")):
+        found = _run(broker, "delete", "--topic", *typed)
+        assert (found.exit_code, found.stdout) == (1, why)
+    assert not _asked(broker, "DeleteTopics")
+    most = _run(broker, "delete", "--topic", ".*", "--force")
+    assert (most.exit_code, most.stdout) == (1, why)
+    assert "marked for deletion all the same: a\n" in most.stderr
+    assert _run(broker, "delete", "--topic", kept, "--force").exit_code == 0
+    ids = [[t.topic_id for t in r.topics] for _, r in _asked(broker, "DeleteTopics")]  # type: ignore[attr-defined]
+    assert ids == [[ID], [bytes(range(16))]]
+
+
+@pytest.mark.spec("ADM-30")
 def test_topics_without_ids_are_named_in_the_list_of_the_version_that_takes_ids_too(broker: FakeBroker) -> None:
     _tell(broker, _topic("a", topic_id=NO_UUID), _topic("b"))
     broker.answers[delete_topics.API.key] = _deleted

@@ -503,6 +503,21 @@ def test_a_topic_of_exactly_that_name_is_meant_alone(zk: ZooKeeper, zk_connect: 
     assert (zk.children(DeleteTopicsZnode.PATH) or zk.children(ConfigZnode.path_of("topics"))) == ["a.b"]
 
 
+@pytest.mark.spec("TOP-19")
+@pytest.mark.parametrize("action", [("delete",), ("alter", "--config", "flush.ms=3")])
+@pytest.mark.parametrize("typed", ["a.b", "x,a.b", "a.b|x", "'a.b'"])
+def test_what_can_be_a_name_is_no_regex_where_it_is_not_there_either(
+    zk: ZooKeeper, zk_connect: str, action: tuple[str, ...], typed: str
+) -> None:
+    """It may have been deleted before, or be a topic of another cluster: its neighbour is not meant."""
+    zk.create(TopicZnode.path("a-b"), TopicZnode({0: (1,)}).encode())
+    before = nodes.tree(zk)
+    assert "does not exist" in refusal(zk_connect, action[0], "--topic", typed, *action[1:], "--force")
+    answer(zk_connect, action[0], "--topic", typed, *action[1:], "--if-exists", "--force")
+    assert nodes.tree(zk) == before
+    assert "a-b" in answer(zk_connect, action[0], "--topic", "a[.-]b", *action[1:])
+
+
 def on_terminal(typed: str, action: str, zk_connect: str, *args: str) -> subprocess.CompletedProcess[str]:
     """Run that action of ``kt topics`` as a process whose stdin is a terminal where ``typed`` has been typed."""
     ours, theirs = os.openpty()

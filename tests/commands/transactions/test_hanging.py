@@ -4,6 +4,8 @@ import pytest
 from click.testing import CliRunner
 
 from kafkatool.commands.main import kt
+from kafkatool.core.protocol.messages import metadata
+from tests.core.client.fake_broker import FakeBroker
 
 BOOT = ["--bootstrap-server", "localhost:1"]
 PLACE = ["--topic", "t", "--partition", "0"]
@@ -28,6 +30,24 @@ PLACE = ["--topic", "t", "--partition", "0"]
 def test_what_does_not_name_one_is_bad_usage(args: list[str], words: str) -> None:
     result = CliRunner().invoke(kt, ["transactions", *args, *BOOT])
     assert result.exit_code == 2 and words in result.stderr
+
+
+@pytest.mark.spec("TXN-92")
+def test_a_broker_that_holds_nothing_of_it_is_no_all_clear() -> None:
+    partition = metadata.MetadataResponsePartition(partition=0, leader_id=1, replica_nodes=[1], isr_nodes=[1])
+    topic = metadata.MetadataResponseTopic(topic="t", partitions=[partition])
+    with FakeBroker(1) as broker, FakeBroker(2) as other:
+        broker.knows = [broker, other]
+        broker.answers[metadata.API.key] = lambda _: broker.metadata([topic])
+        for args, why in (
+            (("--broker-id", 33), "broker 33 holds no partition; brokers that are up: 1,2"),
+            (("--topic", "t", "--broker-id", 2), "broker 2 holds no partition of t; brokers that are up: 1,2"),
+        ):
+            command = ["transactions", "find-hanging", "--bootstrap-server", str(broker.address), *map(str, args)]
+            result = CliRunner().invoke(kt, command)
+            assert result.exit_code == 1 and result.stdout == f"{why}\n", result.output
+        there = ["transactions", "find-hanging", "--bootstrap-server", str(broker.address), "--broker-id", "2"]
+        assert CliRunner().invoke(kt, there).exit_code == 0, "it is there, and holds nothing that could hang"
 
 
 @pytest.mark.spec("TXN-92")

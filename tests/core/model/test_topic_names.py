@@ -35,3 +35,28 @@ def test_illegal_names(name: str) -> None:
 )
 def test_a_pattern_matches_whole_names(pattern: str | None, found: list[str]) -> None:
     assert names.select(["b", "a", "__consumer_offsets", "ab"], pattern) == sorted(found)
+
+
+@pytest.mark.spec("TOP-19")
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("a.b", []),
+        ("a.b,c.d", ["c.d"]),
+        ("' a.b | c-d '", ["c-d"]),
+        ("a.b|c.*", ["c-d", "c.d"]),
+        ("a[.-]b", ["a-b"]),
+        ("(a.b)", ["a-b"]),
+        ("(a,b)-b", ["a-b"]),
+        ("", []),
+    ],
+)
+def test_of_what_is_to_be_changed_what_can_be_a_name_is_that_name(pattern: str, found: list[str]) -> None:
+    assert names.meant(["c.d", "a-b", "c-d"], pattern) == found
+
+
+@pytest.mark.parametrize(
+    ("pattern", "listed"), [("a.b", ["a.b"]), ("'a, b|c'", ["a", "b", "c"]), ("a.*", None), ("a,b*", None), ("", None)]
+)
+def test_a_list_of_names_is_told_from_a_regex(pattern: str, listed: list[str] | None) -> None:
+    assert names.names_in(pattern) == listed

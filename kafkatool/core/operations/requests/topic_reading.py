@@ -61,17 +61,15 @@ def replicas_in(
 
 
 def read_meant(client: ClusterClient, pattern: str) -> dict[str, Topic]:
-    """Read the topics to change: that of exactly this name alone, else those that match.
+    """Read the topics that are to be changed (``topic_names.meant``).
 
-    Raises NotPermittedError where one of that name may be there unseen: no other is taken for it.
+    Raises NotPermittedError where there is none, and one of that name may be there unseen.
     """
-    if topic_names.is_legal(pattern):
-        if named := read_topics(client, [pattern]):
-            return named
-        if refused := _hidden(client, pattern):
-            raise refused
-    existing = read_topics(client)
-    return {name: existing[name] for name in topic_names.select(existing, pattern)}
+    existing = read_topics(client, topic_names.names_in(pattern))
+    found = {name: existing[name] for name in topic_names.meant(existing, pattern)}
+    if not found and (refused := _hidden(client, pattern)):
+        raise refused
+    return found
 
 
 def missing(client: ClusterClient, topic: str, otherwise: _Refused) -> _Refused | NotPermittedError:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kafkatool.core.errors import NodeExistsError, RefusedError
-from kafkatool.core.model.topic_names import INTERNAL_TOPICS
+from kafkatool.core.model.topic_names import INTERNAL_TOPICS, KEPT
 from kafkatool.core.model.values import join_ids
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
 from kafkatool.core.zookeeper.session import Create, ZooKeeper
@@ -39,7 +39,7 @@ def mark_for_deletion(zk: ZooKeeper, topic: str) -> None:
 
 def _mark(topic: str) -> Create:
     if topic in INTERNAL_TOPICS:
-        raise RefusedError(f"Topic {topic} is a kafka internal topic and is not allowed to be marked for deletion.")
+        raise RefusedError(KEPT.format(topic))
     return Create(DeleteTopicsZnode.topic_path(topic))
 
 
