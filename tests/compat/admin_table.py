@@ -37,8 +37,8 @@ their own and were left out. Two differ on purpose: `advertised.listeners` is de
 changed here, and a client that infers a version from what is served infers 3.6. One, `max_in_flight[1]`, failed in one of
 three runs, by an exception of the client's own at its own limit.
 
-Kafka's ReplicaVerificationTool of 0.10.2.2, 1.1.1 and 2.8.2 finds replicas on three of our brokers equal, and names a byte that
-was flipped in one (`tests/compat/test_old_clients.py`).
+Kafka's ReplicaVerificationTool of 0.10.2.2, 1.1.1 and 2.8.2 finds replicas on three of our brokers equal, and names a byte
+that was flipped in one (`tests/compat/test_old_clients.py`).
 
 """
 

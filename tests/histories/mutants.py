@@ -60,7 +60,8 @@ def _kinds(text: str) -> frozenset[str]:
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(1, "acks=all is answered at once", "replication/leading/delayed_produce.py",
-           "enough, error = partition.acknowledged(result.next_offset)", "enough, error = True, ErrorCode.NONE",
+           "enough, error = partition.acknowledged(result.next_offset, result.leader_epoch)",
+           "enough, error = True, ErrorCode.NONE",
            _kinds("lost-write inconsistent-offsets unseen"), faults="starve"),
     Mutant(2, "the high watermark is one too high", "replication/partition/partition.py",
            "        self._set_high_watermark(lowest)\n        return True",

@@ -7,11 +7,15 @@ operation in the room that serves it; all of them wait here.
 Source: Kafka 1.1.1 server/DelayedOperation.scala.
 """
 
+import logging
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from kafkatool.broker.runtime.timer import Timer, TimerTask
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
@@ -109,19 +113,19 @@ class Purgatory:
         """Try what waits under ``watched``; ``key`` is what changed."""
         if waiting := self._watched.get(watched):
             for operation in list(waiting):
-                operation.try_complete(key)
+                _guarded(partial(operation.try_complete, key))
 
     def abandon(self, key: Hashable) -> None:
         """Have nothing wait for this key any longer: what belongs to it is gone."""
         for operation in list(self._watched.get(key, ())):
-            operation.abandon(key)
+            _guarded(partial(operation.abandon, key))
 
     def expire_all(self) -> None:
         """End every wait now, as if the time were out: the broker is stopping (BRK-127)."""
         with self._lock:
             operations = {operation for waiting in self._watched.values() for operation in waiting}
         for operation in operations:
-            operation.expire()
+            _guarded(operation.expire)
 
     def forget(self, operation: DelayedOperation) -> None:
         """Take an operation that is completed off its watch lists."""
@@ -131,3 +135,11 @@ class Purgatory:
                     waiting.pop(operation, None)
                     if not waiting:
                         del self._watched[key]
+
+
+def _guarded(act: Callable[[], object]) -> None:
+    """Do it for one that waits: what goes wrong there is neither the others' fault nor that of who changed something."""
+    try:
+        act()
+    except Exception:
+        log.exception("an operation that waited could not go on")

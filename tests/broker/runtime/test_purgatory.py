@@ -150,6 +150,33 @@ def test_all_can_be_expired_at_a_stop(operations: Purgatory) -> None:
     assert [(o.expired, o.completions) for o in waiting] == [(True, 1)] * 3
 
 
+class Broken(Waiting):
+    def try_complete(self, key: Hashable | None = None) -> bool:
+        if self.ready:
+            raise ValueError(key)
+        return self.completed
+
+    def on_complete(self) -> None:
+        raise ValueError
+
+
+@pytest.mark.spec("BRK-81")
+def test_one_that_fails_keeps_neither_the_others_nor_who_has_changed_something(
+    operations: Purgatory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A follower would be left without its fetcher, an ISR change without its outcome."""
+    for act in (operations.check, operations.abandon, lambda _: operations.expire_all()):
+        waiting = [Broken(), Waiting(), Broken(), Waiting()]
+        for operation in waiting:
+            operations.watch(operation, ["a"])
+            operation.ready = True
+        act("a")
+        assert [operation.completions for operation in waiting] == [0, 1, 0, 1]
+        for operation in waiting:
+            operations.forget(operation)
+    assert caplog.text.count("an operation that waited could not go on") == 6
+
+
 @pytest.mark.spec("BRK-81")
 def test_many_threads_that_check_at_once_complete_it_once(operations: Purgatory) -> None:
     deadline = time.monotonic() + 1

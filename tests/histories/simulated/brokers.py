@@ -419,7 +419,9 @@ class Broker:
             wanted = followed.wanted()
             read = read_partition(there, wanted, Reader(self.id), _FETCHED_BYTES, min_one_batch=True)
             if read.start is not None:
-                noted = there.record_fetch(self.id, read.start, read.leader_end, wanted.log_start_offset)
+                noted = there.record_fetch(
+                    *(self.id, read.start, read.leader_end, wanted.log_start_offset), read_in=read.leader_epoch
+                )
                 if noted is not None and noted[1] is not None:
                     leader.in_sync_writer.submit(noted[1])
             records = read.records.read() if isinstance(read.records, FileRegion) else read.records

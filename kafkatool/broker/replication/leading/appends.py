@@ -83,7 +83,8 @@ class Appends:
         self, partition: TopicPartition, next_offset: int, timeout_ms: float, on_done: Callable[[ErrorCode], None]
     ) -> None:
         """Call ``on_done`` when all below that offset is on the in-sync replicas, the time is out, or it is led no more."""
-        result = AppendResult(next_offset=next_offset)
+        found = self._partitions.get(partition)
+        result = AppendResult(next_offset=next_offset, leader_epoch=-1 if found is None else found.leader_epoch)
         self._wait({partition: result}, timeout_ms, lambda results: on_done(results[partition].error))
 
     def _wait(
@@ -115,7 +116,7 @@ class Appends:
             config = partition.log.config
             if (message_set or config.record_format < RECORD_BATCHES) and partition.leader_log is not None:
                 stored = as_stored(records, config, message_set=message_set, origin_client=not internal)
-            info, raised = partition.append_as_leader(
+            info, raised, epoch = partition.append_as_leader(
                 stored, acks=acks, origin_client=not internal, verification=verification, still=still
             )
         except AppendError as e:
@@ -135,5 +136,7 @@ class Appends:
             self._fetches.end_waits_without(topic_partition)
         time_ms = -1 if info.log_append_time_ms is None else info.log_append_time_ms
         return AppendResult(
-            ErrorCode.NONE, info.first_offset, time_ms, info.log_start_offset, next_offset=info.last_offset + 1
+            *(ErrorCode.NONE, info.first_offset, time_ms, info.log_start_offset),
+            next_offset=info.last_offset + 1,
+            leader_epoch=epoch,
         )

@@ -21,6 +21,8 @@ class AppendResult(NamedTuple):
     message: str | None = None
     next_offset: int = -1
     """The offset after the last record appended."""
+    leader_epoch: int = -1
+    """The epoch in which they were."""
     record_errors: tuple[RecordError, ...] = ()
 
 
@@ -59,7 +61,7 @@ class DelayedProduce(DelayedOperation):
         if isinstance(partition, ErrorCode):
             self._settle(topic_partition, partition)
             return
-        enough, error = partition.acknowledged(result.next_offset)
+        enough, error = partition.acknowledged(result.next_offset, result.leader_epoch)
         if enough or error is not ErrorCode.NONE:
             self._settle(topic_partition, error)
 

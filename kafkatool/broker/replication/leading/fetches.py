@@ -154,7 +154,8 @@ class Fetches:
                 log.warning("While recording the replica LEO, the partition %s hasn't been created.", topic_partition)
                 continue
             recorded = partition.record_fetch(
-                replica_id, read.start, read.leader_end, entries[index][1].log_start_offset, session_fetch
+                *(replica_id, read.start, read.leader_end, entries[index][1].log_start_offset, session_fetch),
+                read_in=read.leader_epoch,
             )
             if recorded is None:
                 if replica_id not in (assigned := partition.assigned):  # else leadership went meanwhile

@@ -37,10 +37,11 @@ class StaleRoleError(KafkatoolError):
 
 
 class LeaderAppend(NamedTuple):
-    """An append on the leader, and whether it alone raised the high watermark."""
+    """An append on the leader, in which epoch, and whether it alone raised the high watermark."""
 
     info: AppendInfo
     raised: bool
+    leader_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,10 @@ class Partition:
         self.leader_id: int | None = None
         self.leader_epoch = -1
         self.epoch_start = -1  # where the current epoch began in the local log; leader only
+        self.led_since = -1
+        """The epoch from which on this broker has led without a break, as far as it can know: of what was appended or read
+        in an earlier one, another leader may have had a say."""
+
         self.controller_epoch = 0  # of the decision that gave the role
         self.leader_log: Log | None = None  # the log, while this broker leads; what reads and appends go by
         self.assigned: tuple[int, ...] = ()
@@ -122,17 +127,20 @@ class Partition:
             log.keep_gap()
             if log.config.record_format >= RECORD_BATCHES:  # entries have no epochs, and are cut by the high watermark
                 log.leader_epochs.assign(state.leader_epoch, end.offset)
+            is_new = self.leader_log is None
+            if is_new or state.leader_epoch > self.leader_epoch + 1:  # in one that was missed another may have led
+                self.led_since = state.leader_epoch
             self._adopt(state)
             self.in_sync.adopt(tuple(state.isr), state.zk_version)
             self.epoch_start = end.offset
             for replica in self.remote.values():
                 replica.begin_term(end.offset, now_ms, in_sync=replica.broker_id in state.isr)
-            is_new = self.leader_log is None
             if is_new:
                 self._set_high_watermark(self._located(self.high_watermark.offset))
                 self.leader_id = self.broker_id
                 self.leader_log = log
                 log.void_verifications()
+            if self.led_since == state.leader_epoch:
                 for replica in self.remote.values():
                     replica.forget_positions()
             return is_new, self._raise_high_watermark(log, now_ms)
@@ -250,13 +258,16 @@ class Partition:
                 info = log.append_as_leader(
                     records, self.leader_epoch, origin_client=origin_client, verification=verification
                 )
-            return LeaderAppend(info, self._raise_high_watermark(log))
+            return LeaderAppend(info, self._raise_high_watermark(log), self.leader_epoch)
 
-    def acknowledged(self, required_offset: int) -> tuple[bool, ErrorCode]:
-        """Tell whether everything below that offset is on all in-sync replicas, and the code to say (BRK-58)."""
+    def acknowledged(self, required_offset: int, appended_in: int) -> tuple[bool, ErrorCode]:
+        """Tell whether everything below that offset is on all in-sync replicas, and the code to say (BRK-58).
+
+        ``appended_in``: the leader epoch in which it was appended here; by now another leader may have cut it off.
+        """
         high_watermark = self.high_watermark.offset  # before the role: never one learnt from another leader
         log = self.leader_log
-        if log is None:
+        if log is None or appended_in < self.led_since:
             return False, ErrorCode.NOT_LEADER_FOR_PARTITION
         if high_watermark < required_offset:
             return False, ErrorCode.NONE
@@ -271,17 +282,19 @@ class Partition:
         leader_end: int,
         log_start_offset: int,
         session_fetch: LastSessionFetch | None = None,
+        *,
+        read_in: int,
     ) -> tuple[bool, IsrChange | None] | None:
         """Note that a follower read from ``start``; return (high watermark raised, ISR change to write) (BRK-101).
 
-        ``session_fetch``: of the fetch session in which it goes on reading from there.
-        None: not led here any more, or the sender is not among the assigned replicas (KAFKA-5758).
+        ``session_fetch``: of the fetch session in which it goes on reading from there. ``read_in``: the leader epoch then.
+        None: not led here any more, or anew, or the sender is not among the assigned replicas (KAFKA-5758).
         """
         now_ms = self._clock_ms()
         with self.lock:
             log = self.leader_log
             replica = self.remote.get(replica_id)
-            if log is None or replica is None:
+            if log is None or replica is None or read_in < self.led_since:
                 return None
             replica.record_fetch(start, leader_end, log_start_offset, now_ms, session_fetch)
             change = None

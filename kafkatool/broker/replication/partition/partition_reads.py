@@ -54,6 +54,8 @@ class PartitionRead(NamedTuple):
     start: LogOffset | None = None
     leader_end: int = -1
     """The log's end before it was read (BRK-95)."""
+    leader_epoch: int = -1
+    """The partition's before it was read."""
     aborted: list[AbortedTransaction] | None = None
     """What a read_committed consumer has to skip (BRK-103); None for all others."""
     diverging: EpochEnd | None = None
@@ -105,6 +107,7 @@ def read_partition(
     partition: Partition, wanted: FetchRequestPartition, reader: Reader, max_bytes: int, *, min_one_batch: bool
 ) -> PartitionRead:
     """Read from ``wanted.fetch_offset`` on (BRK-92 to 96)."""
+    epoch = partition.leader_epoch
     log = readable_log(partition, reader.replica_id, wanted.current_leader_epoch, anywhere=reader.anywhere)
     if isinstance(log, ErrorCode):
         return FAILED_READS[log]
@@ -116,13 +119,13 @@ def read_partition(
     aborted: list[AbortedTransaction] | None = [] if reader.committed else None
     if offset == end.offset:  # the usual case of a waiting fetch: nothing to look up
         return PartitionRead(
-            ErrorCode.NONE, high_watermark, stable, log.log_start_offset, b"", 0, end, end.offset, aborted
+            ErrorCode.NONE, high_watermark, stable, log.log_start_offset, b"", 0, end, end.offset, epoch, aborted
         )
     newest = log.newest_at(offset, end)
     if newest is not None and upper == end.offset and len(newest.records) <= max_bytes and not reader.committed:
-        size = len(newest.records)
+        size, start = len(newest.records), log.log_start_offset
         return PartitionRead(
-            ErrorCode.NONE, high_watermark, stable, log.log_start_offset, newest.records, size, newest.start, end.offset
+            ErrorCode.NONE, high_watermark, stable, start, newest.records, size, newest.start, end.offset, epoch
         )
     try:
         found = log.read(offset, max_bytes, upper, min_one_batch=min_one_batch)
@@ -144,6 +147,7 @@ def read_partition(
         found.size_bytes,
         found.start,
         end.offset,
+        epoch,
         aborted,
     )
 

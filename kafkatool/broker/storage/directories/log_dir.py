@@ -210,12 +210,16 @@ class LogDir:
 
     def write_cleaned_offsets(self) -> None:
         """Checkpoint where compaction goes on (BRK-167). Raises OSError."""
-        ends = ((one.partition, one.state.cleaned_to) for one in self.logs)
-        self._write(CLEANER_OFFSETS, {partition: end for partition, end in ends if end is not None})
+
+        def ends() -> dict[TopicPartition, int]:
+            found = ((one.partition, one.state.cleaned_to) for one in self.logs)
+            return {partition: end for partition, end in found if end is not None}
+
+        self._write(CLEANER_OFFSETS, ends)
 
     def write_recovery_points(self) -> None:
         """Checkpoint how far each log is on the disk for sure. Raises OSError."""
-        self._write(RECOVERY_POINTS, {one.partition: one.state.recovery_point for one in self.logs})
+        self._write(RECOVERY_POINTS, lambda: {one.partition: one.state.recovery_point for one in self.logs})
         self._note_boot()
 
     def _note_boot(self) -> None:
@@ -231,14 +235,19 @@ class LogDir:
 
     def write_log_starts(self) -> None:
         """Checkpoint the log starts that the segments do not show (BRK-141). Raises OSError."""
-        starts = ((one, one.log_start_offset) for one in self.logs)
-        raised = {one.partition: start for one, start in starts if start > one.segments.first.base_offset}
+
+        def raised() -> dict[TopicPartition, int]:
+            starts = ((one, one.log_start_offset) for one in self.logs)
+            return {one.partition: start for one, start in starts if start > one.segments.first.base_offset}
+
         self._write(LOG_START_OFFSETS, raised)
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Checkpoint those of the partitions with a log here (BRK-80). Raises OSError."""
-        here = {one.partition: offsets[one.partition] for one in self.logs if one.partition in offsets}
-        self._write(REPLICATION_OFFSETS, here)
+        self._write(
+            REPLICATION_OFFSETS,
+            lambda: {one.partition: offsets[one.partition] for one in self.logs if one.partition in offsets},
+        )
 
     def forget_high_watermarks(self, partitions: Collection[TopicPartition]) -> None:
         """Take out those of logs that are gone from this dir. Raises CheckpointDamagedError, OSError."""
@@ -249,9 +258,10 @@ class LogDir:
             if len(left) < len(offsets):
                 write_offsets(self.path / REPLICATION_OFFSETS, left)
 
-    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+    def _write(self, name: str, collect: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        """Write what is so now: collected before its turn, it could take the place of what was written since."""
         with self._writing:
-            write_offsets(self.path / name, offsets)
+            write_offsets(self.path / name, collect())
 
     def close(self) -> None:
         """Give up the lock."""

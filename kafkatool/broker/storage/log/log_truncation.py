@@ -65,8 +65,8 @@ class LogTruncation:
         last = kept[-1]
         cut = last.prepare_truncation(offset)
         offset, producers = cut.offset, ProducerState()
+        delete_snapshots(state.directory, above=offset)  # one that stayed would be taken for what comes to stand there
         if state.producers.entries:
-            delete_snapshots(state.directory, above=offset)
             producers = reload_producers(state.directory, kept, offset)
         with opened_directory(state.directory) as names:
             state.midway = True  # from here on nothing needs a descriptor

@@ -202,8 +202,8 @@ class ProducerState:
         self._verifications.pop(header.producer_id, None)
         start, entry.transaction_start = entry.transaction_start, None
         if start is not None:
-            self._open.discard(start)
             self._ended[start] = base_offset
+            self._open.discard(start)  # last: who reads meanwhile finds it in one of the two
         return start
 
     def describe(self, producer_ids: Iterable[int]) -> list[ActiveProducer]:
@@ -245,12 +245,17 @@ class ProducerState:
         return None
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Return the offset below which every transaction has ended, and its end is replicated."""
+        """Return the offset below which every transaction has ended, and its end is replicated.
+
+        Readers ask without the log's lock, while others ask too, or append: so both are copied, first what is open.
+        """
         if not self._open and not self._ended:
             return high_watermark
-        for start in [start for start, marker in self._ended.items() if marker < high_watermark]:
-            del self._ended[start]
-        return min((high_watermark, *self._open, *self._ended))
+        opened, ended = list(self._open), list(self._ended.items())
+        for start, marker in ended:
+            if marker < high_watermark:
+                self._ended.pop(start, None)
+        return min((high_watermark, *opened, *(start for start, marker in ended if marker >= high_watermark)))
 
     def expire(self, before_ms: int) -> None:
         """Forget producers of which nothing was written since, no marker either; but none with an open transaction.

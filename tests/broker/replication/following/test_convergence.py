@@ -60,7 +60,10 @@ class Leader:
         (asked,) = question.wanted[TP.topic]
         read = read_partition(self.partition, asked, self._reader, 400, min_one_batch=True)
         if read.start is not None:
-            self.partition.record_fetch(self._reader.replica_id, read.start, read.leader_end, asked.log_start_offset)
+            self.partition.record_fetch(
+                *(self._reader.replica_id, read.start, read.leader_end, asked.log_start_offset),
+                read_in=read.leader_epoch,
+            )
         records = read.records.read() if isinstance(read.records, FileRegion) else read.records
         answer = FetchResponsePartition(
             partition=0,

@@ -15,7 +15,7 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest
 from kafkatool.core.zookeeper.session import SessionState
-from tests.broker.replication.world import CONSUMER, TP, Clock, World, follower, world
+from tests.broker.replication.world import CONSUMER, TP, Clock, World, follower, role, world
 from tests.broker.runtime.timers import standing_still
 from tests.broker.storage.batch_builders import batch
 
@@ -146,12 +146,24 @@ def test_a_partition_is_settled_when_there_are_enough_and_when_there_cannot_be(
     acknowledged: tuple[bool, int], told: list[int]
 ) -> None:
     enough, code = acknowledged
-    partition: Any = SimpleNamespace(acknowledged=lambda _: (enough, ErrorCode(code)))
+    partition: Any = SimpleNamespace(acknowledged=lambda *_: (enough, ErrorCode(code)))
     results = {TP: AppendResult(base_offset=3, next_offset=4)}
     answers: list[int] = []
     produce = DelayedProduce(1000, lambda _: partition, results, lambda r: answers.append(r[TP].error))
     assert produce.try_complete() is bool(told)
     assert answers == told
+
+
+@pytest.mark.spec("BRK-58", "BRK-89")
+def test_what_was_appended_before_another_led_is_not_acknowledged_by_the_next_term(broker: World) -> None:
+    """The next leader may have cut it off, and others have written there since; it is told late as its other partition."""
+    partition = broker.lead(isr=(1, 2))
+    told = broker.produce(acks=-1, count=3)
+    partition.make_follower(role(TP, 2, 1, [2], [1, 2]))  # nothing is tried meanwhile
+    partition.make_leader(role(TP, 1, 2, [1, 2], [1, 2], 2))
+    assert told == []
+    broker.fetch(3, follower(2), epoch=2)
+    assert partition.high_watermark.offset == 3 and [one.error for one in told] == [6]
 
 
 @pytest.mark.spec("BRK-89")

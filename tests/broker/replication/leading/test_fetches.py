@@ -112,13 +112,33 @@ def test_a_fetch_that_leadership_left_under_way_is_no_strangers(
     caplog.clear()
     recorded = Partition.record_fetch
 
-    def deposed(self: Partition, *position: Any) -> Any:
+    def deposed(self: Partition, *position: Any, read_in: int) -> Any:
         partition.stop_leading()
-        return recorded(self, *position)
+        return recorded(self, *position, read_in=read_in)
 
     monkeypatch.setattr(Partition, "record_fetch", deposed)
     assert broker.fetch(0, follower(2))[0].size_bytes == 0
     assert "is not one of its replicas" not in caplog.text
+
+
+@pytest.mark.spec("BRK-101", "BRK-39")
+def test_a_position_read_before_another_led_counts_for_nothing(broker: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The follower has cut its log since: its thread here stood still between reading and noting."""
+    partition = broker.lead(isr=(1, 2))
+    broker.produce(count=5)
+    recorded = Partition.record_fetch
+
+    def late(self: Partition, *position: Any, read_in: int) -> Any:
+        monkeypatch.setattr(Partition, "record_fetch", recorded)
+        broker.follow(epoch=1)
+        broker.lead(epoch=2, isr=(1, 2), version=1)
+        return recorded(self, *position, read_in=read_in)
+
+    monkeypatch.setattr(Partition, "record_fetch", late)
+    broker.fetch(5, follower(2), epoch=-1)
+    assert partition.high_watermark.offset == 0 and partition.lacks_a_fetch
+    broker.fetch(5, follower(2), epoch=2)
+    assert partition.high_watermark.offset == 5
 
 
 @pytest.mark.spec("BRK-96")

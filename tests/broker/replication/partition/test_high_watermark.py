@@ -197,8 +197,8 @@ def test_it_never_goes_down_and_compares_as_64_bit(broker: World) -> None:
     assert partition.high_watermark.offset == 5
     far = 3_000_000_000
     partition.log.truncate_fully_and_start_at(far)  # offsets further apart than 32 bits tell
-    assert partition.record_fetch(2, LogOffset(4, 0, 0), far, 0) == (False, None)
-    assert partition.record_fetch(2, LogOffset(far, far, 0), far, 0) == (True, None)
+    assert partition.record_fetch(2, LogOffset(4, 0, 0), far, 0, read_in=0) == (False, None)
+    assert partition.record_fetch(2, LogOffset(far, far, 0), far, 0, read_in=0) == (True, None)
     assert partition.high_watermark.offset == far
 
 
@@ -207,15 +207,15 @@ def test_at_the_same_offset_it_moves_to_a_newer_segment(broker: World) -> None:
     partition = broker.lead(isr=(1, 2))
     broker.produce(count=5)
     before = LogOffset(5, 0, partition.log.end.position)
-    assert partition.record_fetch(2, before, 5, 0) == (True, None)
-    assert partition.record_fetch(2, before, 5, 0) == (False, None)
+    assert partition.record_fetch(2, before, 5, 0, read_in=0) == (True, None)
+    assert partition.record_fetch(2, before, 5, 0, read_in=0) == (False, None)
     assert partition.high_watermark == before
     broker.logs.update_topic_config("t", {"retention.ms": "1"})
     partition.log.apply_retention()  # all is old: an empty segment is left
     assert partition.log.end == LogOffset(5, 5, 0)
-    assert partition.record_fetch(2, partition.log.end, 5, 0) == (True, None)
+    assert partition.record_fetch(2, partition.log.end, 5, 0, read_in=0) == (True, None)
     assert partition.high_watermark == LogOffset(5, 5, 0)
-    assert partition.record_fetch(2, partition.log.end, 5, 0) == (False, None)
+    assert partition.record_fetch(2, partition.log.end, 5, 0, read_in=0) == (False, None)
 
 
 @pytest.mark.spec("BRK-57", "BRK-41")
@@ -427,6 +427,27 @@ def test_an_append_that_raises_it_answers_every_produce_that_waited_for_that(bro
     assert [result.error for result in parked] == [0]
 
 
+@pytest.mark.spec("BRK-45", "BRK-56")
+def test_a_leader_that_missed_an_epoch_waits_for_new_fetches(broker: World) -> None:
+    """Another may have led in it, and a follower cut its log: where it was before tells nothing."""
+    partition = broker.lead(isr=(1, 2, 3))
+    broker.produce(count=10)
+    broker.fetch(10, follower(3))
+    broker.fetch(5, follower(2))
+    assert partition.high_watermark.offset == 5
+    parked = broker.produce(acks=-1)
+    broker.lead(epoch=1, isr=(1, 3), replicas=(1, 2, 3), version=1)
+    assert partition.high_watermark.offset == 10, "one after the other: it has led all the time"
+    broker.lead(epoch=3, isr=(1, 3), replicas=(1, 2, 3), version=2)
+    assert partition.lacks_a_fetch and [result.error for result in parked] == [6]
+    broker.produce()
+    assert partition.high_watermark.offset == 10
+    broker.fetch(7, follower(3), epoch=3)
+    assert partition.high_watermark.offset == 10, "it has been cut"
+    broker.fetch(12, follower(3), epoch=3)
+    assert partition.high_watermark.offset == 12
+
+
 @pytest.mark.spec("BRK-56")
 def test_it_is_the_lowest_end_of_all_that_count(broker: World) -> None:
     partition = broker.lead(isr=(1, 2, 3), replicas=(1, 2, 3, 4))
@@ -443,8 +464,8 @@ def test_what_counts_as_acknowledged_and_with_which_code(tmp_path: Path) -> None
         partition = broker.lead(isr=(1, 2), replicas=(1, 2))
         broker.produce(count=3)
         broker.fetch(2, follower(2))
-        assert [partition.acknowledged(offset) for offset in (1, 2, 3)] == [(True, 0), (True, 0), (False, 0)]
+        assert [partition.acknowledged(offset, 0) for offset in (1, 2, 3)] == [(True, 0), (True, 0), (False, 0)]
         broker.lead(epoch=1, isr=(1,), replicas=(1, 2))
-        assert [partition.acknowledged(offset) for offset in (2, 3, 4)] == [(True, 20), (True, 20), (False, 0)]
+        assert [partition.acknowledged(offset, 0) for offset in (2, 3, 4)] == [(True, 20), (True, 20), (False, 0)]
         broker.follow(epoch=2)
-        assert [partition.acknowledged(offset) for offset in (0, 2, 4)] == [(False, 6)] * 3
+        assert [partition.acknowledged(offset, 0) for offset in (0, 2, 4)] == [(False, 6)] * 3

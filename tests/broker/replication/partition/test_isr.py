@@ -420,7 +420,7 @@ def test_roles_positions_and_appends_wait_for_the_lock_and_reads_do_not(broker: 
         "follow": lambda: partition.append_as_follower(
             memoryview(b""), 2, fetched_at=2, high_watermark=0, log_start_offset=0
         ),
-        "fetch": lambda: partition.record_fetch(2, LogOffset(2), 2, 0),
+        "fetch": lambda: partition.record_fetch(2, LogOffset(2), 2, 0, read_in=0),
         "shrink": partition.propose_shrink,
         "written": lambda: partition.isr_written(IsrChange(partition, LeaderAndIsr(1, 0, (1,), 1), 0, (1, 2)), 1),
         "leader": lambda: partition.make_leader(role(TP, 1, 1, [1, 2], [1, 2])),
@@ -443,7 +443,7 @@ def test_roles_positions_and_appends_wait_for_the_lock_and_reads_do_not(broker: 
         assert {begun.get(timeout=60) for _ in threads} == waiting.keys()
         for _ in range(3):  # each answered, though the lock is held
             assert broker.fetch(0, CONSUMER)[0].size_bytes > 0
-            assert partition.acknowledged(2) == (True, 0)
+            assert partition.acknowledged(2, partition.leader_epoch) == (True, 0)
         assert done == []
     for thread in threads:
         thread.join(60)

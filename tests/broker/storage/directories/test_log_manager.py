@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.runtime.scheduler import ScheduledTask, Scheduler
+from kafkatool.broker.storage.checkpoint import LOG_START_OFFSETS, read_offsets
 from kafkatool.broker.storage.directories.log_dir import LogDir
 from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.broker.storage.directories.topic_identity import Judgement, TopicIdentity
@@ -676,6 +677,44 @@ def test_a_failed_write_of_high_watermarks_is_told(
     assert told.getMessage() == "Error writing to highwatermark file: "
     assert told.exc_info is not None and told.exc_info[0] is IsADirectoryError
     assert manager.offline_dirs == [tmp_path / "1"]
+
+
+class _Overtaken:
+    """The lock of a dir's checkpoints; before it is taken for the first time, ``meanwhile`` is done."""
+
+    def __init__(self, lock: threading.Lock, meanwhile: Callable[[], None]) -> None:
+        self._lock = lock
+        self._meanwhile: Callable[[], None] | None = meanwhile
+
+    def __enter__(self) -> None:
+        meanwhile, self._meanwhile = self._meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+@pytest.mark.spec("BRK-141")
+def test_an_older_checkpoint_takes_no_newer_ones_place(start: Start) -> None:
+    """Whoever writes a checkpoint and stands still before must not have the last word: by it the log would be lost."""
+    manager = start()
+    log = manager.get_or_create(_A)
+    log.append_as_leader(batch(9), 2)
+    log.append_as_leader(batch(9), 2)
+    log.advance_log_start(12)
+    (directory,) = manager._dirs  # noqa: SLF001
+
+    def cut() -> None:
+        log.truncate_fully_and_start_at(7)
+        log.append_as_leader(batch(2), 2)
+        log.advance_log_start(8)
+        directory.write_log_starts()
+
+    directory._writing = _Overtaken(directory._writing, cut)  # type: ignore[assignment]  # noqa: SLF001
+    directory.write_log_starts()
+    assert read_offsets(directory.path / LOG_START_OFFSETS) == {_A: 8}
 
 
 @pytest.mark.spec("BRK-141", "BRK-142")

@@ -230,3 +230,23 @@ def test_the_expiration_of_producers_changes_while_the_broker_runs(tmp_path: Pat
             )
             broker.logs.update_defaults(in_force(broker.config, BrokerOverrides(of_this, of_all)))
             assert _producers_left(log, broker.logs) == left
+
+
+@pytest.mark.spec("TXN-69", "BRK-142")
+def test_a_snapshot_above_a_cut_is_not_taken_for_what_comes_to_stand_there(tmp_path: Path) -> None:
+    """It was written at a clean stop that knew no producer; what begins below it since then must not be forgotten."""
+    log = make_log(tmp_path)
+    for _ in range(40):
+        log.append_as_leader(batch(1), 0)
+    log.close()
+    log = make_log(tmp_path, clean=True, recovery_point=40)
+    log.truncate_to(10)
+    write(log, 7)
+    for _ in range(40):
+        log.append_as_leader(batch(1), 0)
+    replicate(log)
+    assert log.last_stable_offset == 10
+    log.truncate_to(45)
+    assert log.last_stable_offset == 10
+    assert [one.producer_id for one in log.open_transactions()] == [7]
+    log.close()

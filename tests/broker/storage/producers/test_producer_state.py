@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -101,6 +102,47 @@ def test_nothing_at_or_after_an_open_transaction_is_stable_until_its_end_is_repl
     assert state.last_stable_offset(80) == 50
     assert state.end_transaction(_header(-1), 60, 1) == 50
     assert state.last_stable_offset(60) == 50
+    assert state.last_stable_offset(61) == 61
+
+
+class _Looked(set[int]):
+    """Open transactions; whoever ends one is looked at by a reader in the midst of it."""
+
+    def __init__(self, state: ProducerState, high_watermark: int) -> None:
+        super().__init__({state.first_open(-1)})
+        self.seen: list[int] = []
+        self._look = lambda: state.last_stable_offset(high_watermark)
+
+    def discard(self, start: int) -> None:
+        super().discard(start)
+        self.seen.append(self._look())
+
+
+@pytest.mark.spec("TXN-63", "BRK-107")
+def test_a_reader_in_the_midst_of_an_end_does_not_see_it_ended() -> None:
+    """Its records would be given out before the log's index says that they are aborted."""
+    state = ProducerState()
+    state.record(_header(0, attributes=0x10), 50, 1000)
+    state._open = looked = _Looked(state, 60)  # noqa: SLF001  # readers hold no lock
+    state.end_transaction(_header(-1), 60, 1)
+    assert looked.seen == [50]
+
+
+class _Shared(dict[int, int]):
+    """Ended transactions; between a reader's look at one and its next step another forgets it."""
+
+    def items(self) -> Any:
+        found = dict(self)
+        self.clear()
+        return found.items()
+
+
+@pytest.mark.spec("TXN-63")
+def test_two_readers_may_forget_the_same_end() -> None:
+    state = ProducerState()
+    state.record(_header(0, attributes=0x10), 50, 1000)
+    state.end_transaction(_header(-1), 60, 1)
+    state._ended = _Shared(state._ended)  # noqa: SLF001  # readers hold no lock
     assert state.last_stable_offset(61) == 61
 
 
