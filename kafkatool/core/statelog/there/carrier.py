@@ -63,10 +63,12 @@ class There:
             return shuffled, context.runJob(shuffled, notes_of, [buckets])
 
         shuffled, notes = self.workers.spark.with_context(first_round, tasks=len(groups) + 1)
-        for _, note in notes:
+        for _, note, _ in notes:
             if isinstance(note, KafkatoolError):
                 raise note
-        return _Scattered(self.workers, shuffled, buckets, [note for _, note in sorted(notes, key=itemgetter(0))])
+        filled = frozenset(bucket for *_, own in notes for bucket in own)
+        told = [note for _, note, _ in sorted(notes, key=itemgetter(0))]
+        return _Scattered(self.workers, shuffled, buckets, told, filled)
 
 
 def _requests(source: Source, chunk: Chunk) -> Iterator[str]:
@@ -83,10 +85,11 @@ def _requests(source: Source, chunk: Chunk) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class RemoteParts:
-    """A result as an RDD of pieces of text, in order."""
+    """A result as an RDD of pieces of text, in order. ``filled`` are the partitions that hold any."""
 
     workers: Workers
     pieces: Any
+    filled: frozenset[int]
 
     def write_to(self, output: BinaryIO) -> None:
         """Write all of it through the driver, which holds a part at a time. SparkError, OSError."""
@@ -101,6 +104,7 @@ class _Scattered(Generic[Note]):
     shuffled: Any
     buckets: int
     notes: list[Note]
+    filled: frozenset[int]
 
     def each(self, function: Callable[[Iterator[Entry]], Result], buckets: Sequence[int] | None = None) -> list[Result]:
         chosen = list(range(self.buckets) if buckets is None else buckets)
@@ -110,9 +114,8 @@ class _Scattered(Generic[Note]):
 
     def parts(self, function: Callable[[Iterator[Entry]], Iterator[bytes]]) -> RemoteParts:
         task = PartTask(self.buckets, function)
-        return RemoteParts(
-            self.workers, self.workers.spark.with_context(lambda _: self.shuffled.mapPartitionsWithIndex(task.run))
-        )
+        pieces = self.workers.spark.with_context(lambda _: self.shuffled.mapPartitionsWithIndex(task.run))
+        return RemoteParts(self.workers, pieces, self.filled)
 
     def in_order(self, function: Sorting[Result], most: int) -> tuple[Callable[[], Iterator[Entry]], list[Result]]:
         task = OrderTask(most, function)

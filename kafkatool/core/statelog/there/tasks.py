@@ -3,6 +3,7 @@
 import gc
 import marshal
 import pickle
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -49,12 +50,13 @@ class ReadingTask(Generic[Note]):
             try:
                 found, note = self.reading(chunk, whole_lines(_pieces(parts)))
             except KafkatoolError as e:
-                yield self.buckets, pickle.dumps((chunk.number, e))
+                yield self.buckets, pickle.dumps((chunk.number, e, ()))
                 return
             for bucket, entries in found.items():
                 for start in range(0, len(entries), BATCH):
                     yield bucket, marshal.dumps(list(entries[start : start + BATCH]))
-            yield self.buckets, pickle.dumps((chunk.number, note))
+            filled = array("i", (bucket for bucket, entries in found.items() if entries))
+            yield self.buckets, pickle.dumps((chunk.number, note, filled))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,8 @@ def itself(bucket: int) -> int:
     return bucket
 
 
-def notes_of(found: Iterator[Batch]) -> list[tuple[int, Any]]:
+def notes_of(found: Iterator[Batch]) -> list[tuple[int, Any, "array[int]"]]:
+    """Return chunk, note (or error), and the buckets that something of the chunk went to."""
     return [pickle.loads(note) for _, note in found]
 
 

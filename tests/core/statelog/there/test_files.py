@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from kafkatool.core.errors import UsageError
+from kafkatool.core.errors import KafkatoolError, UsageError
 from kafkatool.core.statelog.spark.jvm import SparkError
 from kafkatool.core.statelog.spark.session import Spark
+from kafkatool.core.statelog.there import output
 from kafkatool.core.statelog.there.carrier import RemoteParts
 from kafkatool.core.statelog.there.files import is_remote, open_remote
 from kafkatool.core.statelog.there.output import save
@@ -63,7 +64,7 @@ def test_a_result_that_breaks_off_leaves_nothing_and_one_that_is_there_is_not_to
     (target := tmp_path / "out").mkdir()
 
     def parts(function: Any) -> RemoteParts:
-        return RemoteParts(workers, spark.with_context(lambda c: c.parallelize(range(2), 2).mapPartitions(function)))
+        return _parts(workers, function)
 
     with pytest.raises(SparkError):
         save(parts(_breaks_off), f"{target.as_uri()}/merged")
@@ -75,6 +76,48 @@ def test_a_result_that_breaks_off_leaves_nothing_and_one_that_is_there_is_not_to
     with pytest.raises(UsageError, match="exists"):
         save(parts(_whole), f"{target.as_uri()}/merged")
     assert sorted((target / "merged").glob("part-*")) == written
+
+
+def _parts(workers: Workers, function: Any) -> RemoteParts:
+    """Return two parts that hold something, as told by who made them."""
+    pieces = workers.spark.with_context(lambda c: c.parallelize(range(2), 2).mapPartitions(function))
+    return RemoteParts(workers, pieces, frozenset({0, 1}))
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SCL-22X")
+@pytest.mark.parametrize("form", ["text", "parquet"])
+def test_a_result_of_which_parts_cannot_be_seen_is_no_success(form: str, spark: Spark, tmp_path: Path) -> None:
+    (target := tmp_path / "out").mkdir()
+    with pytest.raises(KafkatoolError, match="1 of 2 parts .* cannot be seen from here"):
+        save(_parts(Workers(spark, tmp_path), _first_alone), f"{target.as_uri()}/merged", form=form)
+    assert list(target.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SCL-22X")
+def test_a_directory_made_at_the_last_moment_does_not_swallow_the_result(
+    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (target := tmp_path / "out").mkdir()
+    free, asked = output._free, []
+
+    def made_after_the_last_look(context: Any, uri: str) -> Any:
+        found = free(context, uri)
+        asked.append(uri)
+        if len(asked) == 2:
+            (target / "merged").mkdir()
+            (target / "merged" / "other").touch()
+        return found
+
+    monkeypatch.setattr(output, "_free", made_after_the_last_look)
+    with pytest.raises(UsageError, match="exists"):
+        save(_parts(Workers(spark, tmp_path), _whole), f"{target.as_uri()}/merged")
+    assert [path.name for path in target.rglob("*")] == ["merged", "other"]
+
+
+def _first_alone(numbers: Iterator[int]) -> Iterator[bytes]:
+    yield from (b"{}\n" for number in numbers if number == 0)
 
 
 def _whole(numbers: Iterator[int]) -> Iterator[bytes]:
