@@ -91,6 +91,7 @@ def test_a_partition_with_more_facts_than_a_task_has_memory_for_is_told_as_files
     [
         (["merge", "--spark-conf", "executor.memory=1g"], "is not of the form spark.KEY=VALUE"),
         (["timeline", "--out", "hdfs://nn/timeline"], "a timeline is written here"),
+        (["merge", "--master", "spark://m:7077", "--format", "parquet", "--out", "new"], "name an URI that they and this"),
     ],
 )
 def test_what_cannot_be_meant_is_said_before_spark_starts(
