@@ -31,6 +31,7 @@ from kafkatool.core.statelog.lines.forms import EVENTS
 from kafkatool.core.statelog.lines.grammar import LEVELS
 from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.merging.rows import COLUMNS
+from kafkatool.core.statelog.spark.hadoop_names import hadoop_name
 from kafkatool.core.statelog.spark.parquet import new_directory, write_parquet
 from kafkatool.core.statelog.spark.session import is_local
 from kafkatool.core.statelog.there.carrier import RemoteParts
@@ -155,7 +156,7 @@ def _check_reached(form: str, out: Path | Uri | None, master: str) -> None:
 def _write(session: LogSession, merged: Ordered, form: str, out: Path | Uri | None) -> None:
     utc = any(session.logs.clocks)
     if isinstance(merged.parts, RemoteParts) and out is not None and (form == "parquet" or isinstance(out, Uri)):
-        save(merged.parts, str(out) if isinstance(out, Uri) else out.resolve().as_uri(), form=form, utc=utc)
+        save(merged.parts, str(out) if isinstance(out, Uri) else hadoop_name(out.resolve()), form=form, utc=utc)
     elif form == "parquet" and isinstance(merged.parts, PartFiles) and isinstance(out, Path):
         with new_directory(out) as directory:
             write_parquet(merged.parts, directory, session.spark, utc=utc)

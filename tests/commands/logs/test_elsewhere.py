@@ -1,5 +1,6 @@
 """``kt logs`` where logs and output are URIs: which carrier serves, what it writes, and what a killed kt leaves."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -83,6 +84,33 @@ def test_a_partition_with_more_facts_than_a_task_has_memory_for_is_told_as_files
         told.append(done.stdout.replace(directory.as_uri(), str(directory)))
     assert told[0] == told[1]
     assert command != "timeline" or told[0].count("\n") > FACTS
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.spec("SCL-1", "SCL-8", "SCL-16X")
+def test_names_with_blanks_and_signs_are_the_same_to_hadoop(tmp_path: Path) -> None:
+    odd = tmp_path / "my logs 100% #1 [é]"
+    (odd / "tmp").mkdir(parents=True)
+    (odd / "state-change.log").write_bytes(b"".join(record(f"00,{n:03d}") for n in range(5)))
+    ways: tuple[tuple[str, ...], ...] = (
+        ("--logs", str(odd), "--out", f"file://{odd}/merged"),
+        ("--logs", str(odd), "--format", "parquet", "--out", str(odd / "here.parquet")),
+        ("--logs", f"file://{odd}", "--format", "parquet", "--out", str(odd / "there.parquet")),
+    )
+    for arguments in ways:
+        kt = [sys.executable, "-m", "kafkatool", "logs", "merge", "--master", "local[1]", *arguments]
+        environment = os.environ | {"TMPDIR": str(odd / "tmp")}
+        done = subprocess.run(kt, capture_output=True, text=True, check=False, env=environment)
+        assert done.returncode == 0, done.stderr
+    assert {path.name for path in odd.iterdir()} == {
+        *("state-change.log", "tmp"),
+        *("merged", "here.parquet", "there.parquet"),
+    }
+    written = b"".join(path.read_bytes() for path in sorted((odd / "merged").glob("part-*")))
+    assert written == (odd / "state-change.log").read_bytes()
+    assert all(list((odd / name).glob("part-*.parquet")) for name in ("here.parquet", "there.parquet"))
+    assert list(tmp_path.iterdir()) == [odd], "nothing under an escaped name"
 
 
 @pytest.mark.spec("SCL-2")

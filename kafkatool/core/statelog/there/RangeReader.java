@@ -1,6 +1,7 @@
 package kafkatool;
 
 import java.io.EOFException;
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.Serializable;
 import java.util.Iterator;
@@ -30,15 +31,20 @@ public class RangeReader implements FlatMapFunction, Serializable {
     }
 
     /**
-     * Finds the files that a path or pattern names, a line for each: uri TAB size. Of a directory those at any depth whose
-     * names contain a word. All in one call, and not by listFiles: on disks here that runs a program for each file, to
+     * Finds the files that a path names, or a pattern if nothing has that name, a line for each: uri TAB size. Of a
+     * directory those at any depth whose names contain a word. All in one call, and not by listFiles: on disks here that runs a program for each file, to
      * learn of rights that nobody asks for.
      */
     public String list(String uri, String word) throws IOException {
         Path path = new Path(uri);
         FileSystem files = path.getFileSystem(SparkHadoopUtil.get().conf());
         StringBuilder found = new StringBuilder();
-        FileStatus[] named = files.globStatus(path);
+        FileStatus[] named;
+        try {
+            named = new FileStatus[] {files.getFileStatus(path)};
+        } catch (FileNotFoundException e) {
+            named = files.globStatus(path);
+        }
         for (int i = 0; named != null && i < named.length; i++) {
             if (named[i].isFile()) {
                 add(found, named[i]);

@@ -15,6 +15,7 @@ from kafkatool.core.statelog.sources.chunks import Chunk
 from kafkatool.core.statelog.sources.files import LOG_NAME, STDIN, OpenedLogs, look_into, rank
 from kafkatool.core.statelog.sources.source import Source
 from kafkatool.core.statelog.sources.spool import GZIP_MAGIC
+from kafkatool.core.statelog.spark.hadoop_names import hadoop_name
 from kafkatool.core.statelog.there.ranges import requests
 from kafkatool.core.statelog.there.surveys import EDGE_BYTES, CutTask, Survey, edges_of, unpacked
 from kafkatool.core.statelog.there.workers import Workers
@@ -94,7 +95,8 @@ def open_remote(
     """
     if STDIN in paths:
         raise UsageError("standard input is here, not where the work is done: name a file")
-    found = workers.spark.with_context(lambda _: _find(workers, [*uris, *(path.resolve().as_uri() for path in paths)]))
+    names = [*uris, *(hadoop_name(path.resolve()) for path in paths)]
+    found = workers.spark.with_context(lambda _: _find(workers, names))
     found.sort(key=lambda file: rank(Path(file.uri)))
     surveys = _look(workers, found)
     sources, broken = [], []
