@@ -119,7 +119,10 @@ def test_names_with_blanks_and_signs_are_the_same_to_hadoop(tmp_path: Path) -> N
     [
         (["merge", "--spark-conf", "executor.memory=1g"], "is not of the form spark.KEY=VALUE"),
         (["timeline", "--out", "hdfs://nn/timeline"], "a timeline is written here"),
-        (["merge", "--master", "spark://m:7077", "--format", "parquet", "--out", "new"], "name an URI that they and this"),
+        (
+            ["merge", "--master", "spark://m:7077", "--format", "parquet", "--out", "new"],
+            "name an URI that they and this",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_said_before_spark_starts(

@@ -19,13 +19,12 @@ from kafkatool.core.statelog.there.carrier import RemoteParts
 from kafkatool.core.statelog.there.tasks import without_end
 from kafkatool.core.statelog.there.workers import Session
 
-
 _PART = re.compile(r"part-(\d+)-")
 
 
 def check_new(spark: Session, uri: str) -> None:
     """Refuse a name that is taken, before any work is done. UsageError, SparkError."""
-    spark.with_context(lambda context: _free(context, uri))
+    spark.with_context(lambda context: free_target(context, uri))
 
 
 def save(parts: RemoteParts, uri: str, *, form: str = "text", utc: bool = False) -> None:
@@ -33,7 +32,7 @@ def save(parts: RemoteParts, uri: str, *, form: str = "text", utc: bool = False)
     parts.workers.spark.with_context(lambda context: _save(context, parts, uri, form == "parquet", utc))
 
 
-def _free(context: Any, uri: str) -> tuple[Any, Any]:
+def free_target(context: Any, uri: str) -> tuple[Any, Any]:
     """Return the file system and the path of a name that is not taken."""
     from py4j.protocol import Py4JJavaError
 
@@ -48,7 +47,7 @@ def _free(context: Any, uri: str) -> tuple[Any, Any]:
 
 
 def _save(context: Any, parts: RemoteParts, uri: str, parquet: bool, utc: bool) -> None:
-    files, target = _free(context, uri)
+    files, target = free_target(context, uri)
     classes = jvm(context)
     temporary = classes.org.apache.hadoop.fs.Path(
         target.getParent(), f".{target.getName()}.{uuid.uuid4().hex[:12]}.tmp"
@@ -67,7 +66,7 @@ def _save(context: Any, parts: RemoteParts, uri: str, parquet: bool, utc: bool) 
         else:
             text.write().option("lineSep", "\n").text(str(temporary))
         _check_whole(files, temporary, parts.filled, uri)
-        _free(context, uri)
+        free_target(context, uri)
         if not files.rename(temporary, target):
             raise KafkatoolError(f"{uri}: the result could not be given its name")
         if files.exists(inside := classes.org.apache.hadoop.fs.Path(target, temporary.getName())):

@@ -8,13 +8,17 @@ from typing import Any
 import pytest
 
 from kafkatool.core.errors import KafkatoolError, UsageError
+from kafkatool.core.statelog.jobs.carrier import Logs
+from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
+from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.spark.jvm import SparkError
 from kafkatool.core.statelog.spark.session import Spark
 from kafkatool.core.statelog.there import output
-from kafkatool.core.statelog.there.carrier import RemoteParts
+from kafkatool.core.statelog.there.carrier import RemoteParts, There
 from kafkatool.core.statelog.there.files import is_remote, open_remote
 from kafkatool.core.statelog.there.output import save
 from kafkatool.core.statelog.there.workers import Workers
+from tests.core.statelog.logs import written
 
 LINE = "[2026-11-21 16:00:0%d,000] TRACE Broker %d received LeaderAndIsr request\n"
 
@@ -55,6 +59,57 @@ def test_files_directories_and_patterns_are_found_and_what_is_not_there_is_named
             open_remote(workers, [uri], [])
 
 
+LINES = [LINE % (n % 10, n) for n in range(10_000)]
+"""Of a log that is longer than what is looked at when it is opened."""
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SCL-7")
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("rolled", "was replaced while it was read, as when it is rolled; start again, or merge a copy of it"),
+        ("cut", "became shorter while it was read; merge a copy of it"),
+        ("removed", "was removed while it was read; merge a copy of it"),
+        ("grown", None),
+    ],
+)
+def test_a_log_that_is_replaced_while_it_is_read_is_told_and_one_that_grows_is_read_as_it_was(
+    change: str, told: str | None, packed: bool, spark: Spark, tmp_path: Path
+) -> None:
+    live = tmp_path / "state-change.log"
+    text = "".join(LINES).encode()
+    live.write_bytes(gzip.compress(text) if packed else text)
+    carrier = There(Workers(spark, tmp_path))
+    opened = open_remote(carrier.workers, [live.as_uri()], [])
+    if change == "rolled":
+        live.rename(f"{live}.2026-11-21-16")
+        live.write_bytes(b"".join((LINE % (9, n)).encode() for n in range(20_000)))
+    elif change == "cut":
+        live.write_bytes(live.read_bytes()[:-1])
+    elif change == "removed":
+        live.unlink()
+    else:
+        with live.open("ab") as file:
+            file.write(gzip.compress(b"more\n") if packed else b"more\n")
+    logs = Logs(opened.sources, (None,))
+
+    def from_the_driver() -> bytes:
+        return opened.sources[0].read(200_000, 300_000)
+
+    def by_tasks() -> bytes:
+        return written(merge_ordered(logs, Selection(), carrier, as_rows=False, chunk_bytes=1 << 20).parts)
+
+    in_order = "".join(sorted(LINES, key=lambda line: line[:24])).encode()
+    for read, expected in ((from_the_driver, text[200_000:300_000]), (by_tasks, in_order)):
+        if told is None:
+            assert read() == expected
+        else:
+            with pytest.raises(KafkatoolError, match=f"/state-change.log {told}$"):
+                read()
+
+
 @pytest.mark.slow
 @pytest.mark.spec("SCL-22X")
 def test_a_result_that_breaks_off_leaves_nothing_and_one_that_is_there_is_not_touched(
@@ -89,7 +144,7 @@ def _parts(workers: Workers, function: Any) -> RemoteParts:
 @pytest.mark.parametrize("form", ["text", "parquet"])
 def test_a_result_of_which_parts_cannot_be_seen_is_no_success(form: str, spark: Spark, tmp_path: Path) -> None:
     (target := tmp_path / "out").mkdir()
-    with pytest.raises(KafkatoolError, match="1 of 2 parts .* cannot be seen from here"):
+    with pytest.raises(KafkatoolError, match=r"1 of 2 parts .* cannot be seen from here"):
         save(_parts(Workers(spark, tmp_path), _first_alone), f"{target.as_uri()}/merged", form=form)
     assert list(target.iterdir()) == []
 
@@ -100,7 +155,7 @@ def test_a_directory_made_at_the_last_moment_does_not_swallow_the_result(
     spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (target := tmp_path / "out").mkdir()
-    free, asked = output._free, []
+    free, asked = output.free_target, []
 
     def made_after_the_last_look(context: Any, uri: str) -> Any:
         found = free(context, uri)
@@ -110,7 +165,7 @@ def test_a_directory_made_at_the_last_moment_does_not_swallow_the_result(
             (target / "merged" / "other").touch()
         return found
 
-    monkeypatch.setattr(output, "_free", made_after_the_last_look)
+    monkeypatch.setattr(output, "free_target", made_after_the_last_look)
     with pytest.raises(UsageError, match="exists"):
         save(_parts(Workers(spark, tmp_path), _whole), f"{target.as_uri()}/merged")
     assert [path.name for path in target.rglob("*")] == ["merged", "other"]
