@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkatool.commands.logs.session import wanted_logs
 from tests.commands.logs.tools import NoSpark, run, without_spark
 from tests.core.statelog.logs import record
 from tests.waiting import eventually
@@ -132,3 +133,20 @@ def test_what_cannot_be_meant_is_said_before_spark_starts(
     result = run(*arguments, "--logs", log)
     assert (result.exit_code, spark.started) == (2, 0)
     assert told in result.stderr
+
+
+@pytest.mark.spec("SCL-1", "SCL-11X")
+@pytest.mark.parametrize(
+    ("named", "uris"),
+    [
+        ("hdfs://nn/{a,b}/x,s3a://c/{d,{e,f}}/g,h", ["hdfs://nn/{a,b}/x", "s3a://c/{d,{e,f}}/g"]),
+        ("hdfs://nn/a,hdfs://nn/b,h", ["hdfs://nn/a", "hdfs://nn/b"]),
+    ],
+)
+def test_a_comma_in_the_braces_of_a_pattern_of_hadoops_cuts_no_name(
+    named: str, uris: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("h").touch()
+    wanted = wanted_logs(named, None)
+    assert (wanted.uris, wanted.files) == (uris, [Path("h")])
