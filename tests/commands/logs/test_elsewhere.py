@@ -1,5 +1,6 @@
 """``kt logs`` where logs and output are URIs: which carrier serves, what it writes, and what a killed kt leaves."""
 
+import gzip
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from tests.waiting import eventually
 
 DEADLINE_S = 280
 FACTS = 150_000
+PACKED_LINES = 800_000
 
 
 @pytest.fixture
@@ -57,7 +59,7 @@ def test_a_killed_merge_leaves_nothing_under_the_name_and_a_second_run_works(log
     assert written == b"".join(in_order)
 
 
-def _isr_of_one_partition(change: int) -> bytes:
+def _isr(change: int) -> bytes:
     state = f"leader=1, leaderEpoch=1, isr=[{'1' if change % 2 else '1, 2'}], zkVersion={change}, replicas=[1, 2]"
     return record(
         f"2016-01-01 10:{change // 6000:02d}:{change // 100 % 60:02d},{change % 100:02d}0",
@@ -75,7 +77,7 @@ def test_a_partition_with_more_facts_than_a_task_has_memory_for_is_told_as_files
 ) -> None:
     (directory := tmp_path / "there").mkdir()
     with (directory / "state-change.log").open("wb") as log:
-        log.writelines(_isr_of_one_partition(change) for change in range(FACTS))
+        log.writelines(_isr(change) for change in range(FACTS))
     told = []
     # Only where Spark carries everything is a limit set, which its Python keeps to: 150,000 facts at once need 450 MB.
     for logs, *more in ((str(directory),), (directory.as_uri(), "--spark-conf", "spark.executor.pyspark.memory=300m")):
@@ -85,6 +87,25 @@ def test_a_partition_with_more_facts_than_a_task_has_memory_for_is_told_as_files
         told.append(done.stdout.replace(directory.as_uri(), str(directory)))
     assert told[0] == told[1]
     assert command != "timeline" or told[0].count("\n") > FACTS
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.spec("SCL-11X", "SCL-22X")
+@pytest.mark.parametrize("command", ["merge", "report"])
+def test_a_gzip_file_that_holds_more_than_a_task_has_memory_for_is_read(command: str, tmp_path: Path) -> None:
+    (directory := tmp_path / "there").mkdir()
+    with gzip.open(directory / "state-change.log", "wb", 1) as log:
+        log.writelines(_isr(n).replace(b"t-0", b"t-%d" % (n % 200)) for n in range(PACKED_LINES))
+    kt = [sys.executable, "-m", "kafkatool", "logs", command, "--master", "local[1]", "--logs", directory.as_uri()]
+    kt += ["--spark-conf", "spark.executor.pyspark.memory=300m"]
+    if command == "merge":
+        kt += ["--out", (tmp_path / "merged").as_uri()]
+    done = subprocess.run(kt, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    if command == "merge":
+        parts = sorted((tmp_path / "merged").glob("part-*"))
+        assert sum(path.read_bytes().count(b"\n") for path in parts) == PACKED_LINES
 
 
 @pytest.mark.slow

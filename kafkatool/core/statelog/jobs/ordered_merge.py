@@ -8,7 +8,7 @@ shared out like any other stretch. A worker holds a chunk or a range, the driver
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -61,8 +61,8 @@ class _Collecting:
     selection: Selection
     cuts: tuple[Place, ...]
 
-    def collect(self, chunk: Chunk, blocks: Iterable[bytes]) -> tuple[Buckets, tuple[ChunkAccount, int]]:
-        """Return the entries, the account of the chunk, and the number of rows that its records make."""
+    def collect(self, chunk: Chunk, blocks: Iterable[bytes]) -> Generator[Buckets, None, tuple[ChunkAccount, int]]:
+        """Yield the entries; return the account of the chunk, and the number of rows that its records make."""
         account = ChunkAccount()
         counts = account.counts
         verdict = self.selection.filter()
@@ -71,18 +71,23 @@ class _Collecting:
         ranges: dict[int, list[Entry]] = {}
         cuts, source, number = self.cuts, chunk.source, chunk.number
         total_rows = 0
+        enough = chunk.start + CHUNK_BYTES
         for record in read_records(blocks, self.clocks[source], chunk.start, store, account):
             time, offset, line_number, line, details, tail = record
             if verdict and (reason := verdict(time, line, details.shape)):
                 counts.drop(reason)
                 continue
+            if offset >= enough:
+                yield ranges
+                ranges, enough = {}, offset + CHUNK_BYTES
             counts.written += 1
             tail = tail if continuation else ()
             counts.lines_written += 1 + len(tail)
             total_rows += len(details.shape.spans) or 1
             entry = (time, source, offset, number, line_number, line, tail)
             ranges.setdefault(bisect_right(cuts, (time, source, offset)), []).append(entry)
-        return ranges, (account, total_rows)
+        yield ranges
+        return account, total_rows
 
 
 @dataclass(frozen=True, slots=True)

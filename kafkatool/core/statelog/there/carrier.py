@@ -15,7 +15,7 @@ from kafkatool.core.statelog.jobs.carrier import Entry, Note, Reading, Result, S
 from kafkatool.core.statelog.jobs.tasks import grouped
 from kafkatool.core.statelog.sources.chunks import Chunk
 from kafkatool.core.statelog.sources.source import Source
-from kafkatool.core.statelog.spark.pyspark_private import disk_only
+from kafkatool.core.statelog.spark.pyspark_private import by_number, disk_only
 from kafkatool.core.statelog.there.files import RemoteExtent
 from kafkatool.core.statelog.there.tasks import (
     EachTask,
@@ -24,7 +24,6 @@ from kafkatool.core.statelog.there.tasks import (
     ReadingTask,
     is_entry,
     is_result,
-    itself,
     notes_of,
 )
 from kafkatool.core.statelog.there.workers import Workers
@@ -58,8 +57,8 @@ class There:
         task = ReadingTask(reading, buckets)
 
         def first_round(context: Any) -> tuple[Any, list[Any]]:
-            found = self.workers.frames(context, groups).mapPartitions(task.run) if groups else context.emptyRDD()
-            shuffled = found.partitionBy(buckets + 1, itself)
+            found = self.workers.frames(context, groups).mapPartitions(task.run)
+            shuffled = by_number(context, found, buckets + 1)
             return shuffled, context.runJob(shuffled, notes_of, [buckets])
 
         shuffled, notes = self.workers.spark.with_context(first_round, tasks=len(groups) + 1)

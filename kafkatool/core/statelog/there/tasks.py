@@ -3,6 +3,7 @@
 import gc
 import marshal
 import pickle
+import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -12,14 +13,15 @@ from typing import Any, Generic
 
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.statelog.jobs.carrier import Entry, Note, Reading, Result, Sorting
+from kafkatool.core.statelog.jobs.tasks import by_bucket
 from kafkatool.core.statelog.sources.chunks import Chunk
 from kafkatool.core.statelog.there.ranges import by_header, cut, unpack_sound, whole_lines
 
 BATCH = 4096
 """Entries sent at a time."""
 
-Batch = tuple[int, bytes]
-"""A bucket and what goes there: entries, or a note."""
+_BUCKET = struct.Struct("!q")
+"""A bucket's number, as Spark's JVM reads it."""
 
 
 @contextmanager
@@ -39,31 +41,34 @@ class ReadingTask(Generic[Note]):
     reading: "Reading[Note]"
     buckets: int
 
-    def run(self, frames: Iterator[bytes]) -> Iterator[Batch]:
-        """Yield bucket and entries, and in the last bucket the note of each chunk."""
+    def run(self, frames: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield in turn a bucket's number and entries for it; in the last bucket the note of each chunk."""
         with undisturbed():
-            yield from self._read(frames)
+            for bucket, data in self._read(frames):
+                yield _BUCKET.pack(bucket)
+                yield data
 
-    def _read(self, frames: Iterator[bytes]) -> Iterator[Batch]:
+    def _read(self, frames: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
         for numbers, parts in groupby(by_header(frames), key=lambda part: part[0].split(b",")[:4]):
             chunk = Chunk(*map(int, numbers))
+            notes: list[Note] = []
+            filled = set()
             try:
-                found, note = self.reading(chunk, whole_lines(_pieces(parts)))
+                for bucket, entries in by_bucket(self.reading(chunk, whole_lines(_pieces(parts))), notes):
+                    for start in range(0, len(entries), BATCH):
+                        yield bucket, marshal.dumps(list(entries[start : start + BATCH]))
+                        filled.add(bucket)
             except KafkatoolError as e:
                 yield self.buckets, pickle.dumps((chunk.number, e, ()))
                 return
-            for bucket, entries in found.items():
-                for start in range(0, len(entries), BATCH):
-                    yield bucket, marshal.dumps(list(entries[start : start + BATCH]))
-            filled = array("i", (bucket for bucket, entries in found.items() if entries))
-            yield self.buckets, pickle.dumps((chunk.number, note, filled))
+            yield self.buckets, pickle.dumps((chunk.number, notes[0], array("i", filled)))
 
 
 @dataclass(frozen=True, slots=True)
 class EachTask(Generic[Result]):
     function: Callable[[Iterator[Entry]], Result]
 
-    def run(self, found: Iterator[Batch]) -> list[Result]:
+    def run(self, found: Iterator[bytes]) -> list[Result]:
         with undisturbed():
             return [self.function(_entries(found))]
 
@@ -73,7 +78,7 @@ class PartTask:
     buckets: int
     function: Callable[[Iterator[Entry]], Iterator[bytes]]
 
-    def run(self, bucket: int, found: Iterator[Batch]) -> Iterator[bytes]:
+    def run(self, bucket: int, found: Iterator[bytes]) -> Iterator[bytes]:
         with undisturbed():
             yield from self.function(_entries(found)) if bucket < self.buckets else ()
 
@@ -83,7 +88,7 @@ class OrderTask(Generic[Result]):
     most: int
     function: Sorting[Result]
 
-    def run(self, bucket: int, found: Iterator[Batch]) -> Iterator[tuple[Any, Any]]:
+    def run(self, bucket: int, found: Iterator[bytes]) -> Iterator[tuple[Any, Any]]:
         """Yield the entries, and the result under no key."""
         if bucket < self.most:
             with undisturbed():
@@ -109,17 +114,13 @@ def _pieces(parts: Iterable[tuple[bytes, Iterator[bytes]]]) -> Iterator[bytes]:
             yield from cut(unpack_sound(pieces), start, end)
 
 
-def itself(bucket: int) -> int:
-    return bucket
-
-
-def notes_of(found: Iterator[Batch]) -> list[tuple[int, Any, "array[int]"]]:
+def notes_of(found: Iterator[bytes]) -> list[tuple[int, Any, "array[int]"]]:
     """Return chunk, note (or error), and the buckets that something of the chunk went to."""
-    return [pickle.loads(note) for _, note in found]
+    return [pickle.loads(note) for note in found]
 
 
-def _entries(found: Iterator[Batch]) -> Iterator[Entry]:
-    for _, batch in found:
+def _entries(found: Iterator[bytes]) -> Iterator[Entry]:
+    for batch in found:
         yield from marshal.loads(batch)
 
 
