@@ -78,6 +78,12 @@ class Carrier(Protocol):
     def parallelism(self) -> int:
         """Return how many tasks run at the same time."""
 
+    def sample(self, sources: Sequence[Source], places: Sequence[tuple[int, int]]) -> list[tuple[int, int, bytes]]:
+        """Return source, offset and time of the first record at or after each place (source, offset), where one is.
+
+        Places rise.
+        """
+
     def scatter(
         self,
         sources: Sequence[Source],

@@ -50,6 +50,11 @@ class Here:
         """Return how many tasks run at the same time."""
         return self.mapper.parallelism
 
+    def sample(self, sources: Sequence[Source], places: Sequence[tuple[int, int]]) -> list[tuple[int, int, bytes]]:
+        """Read what stands there. SourceChangedError, OSError."""
+        found = ((source, *sources[source].next_record(offset)) for source, offset in places)
+        return [(source, offset, time) for source, offset, time in found if time is not None]
+
     def scatter(
         self,
         sources: Sequence[Source],

@@ -5,7 +5,7 @@ import marshal
 import pickle
 import struct
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -15,6 +15,7 @@ from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.statelog.jobs.carrier import Entry, Note, Reading, Result, Sorting
 from kafkatool.core.statelog.jobs.tasks import by_bucket
 from kafkatool.core.statelog.sources.chunks import Chunk
+from kafkatool.core.statelog.sources.source import first_records
 from kafkatool.core.statelog.there.ranges import by_header, cut, unpack_sound, whole_lines
 
 BATCH = 4096
@@ -49,12 +50,11 @@ class ReadingTask(Generic[Note]):
                 yield data
 
     def _read(self, frames: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
-        for numbers, parts in groupby(by_header(frames), key=lambda part: part[0].split(b",")[:4]):
-            chunk = Chunk(*map(int, numbers))
+        for chunk, pieces in _chunks(frames):
             notes: list[Note] = []
             filled = set()
             try:
-                for bucket, entries in by_bucket(self.reading(chunk, whole_lines(_pieces(parts))), notes):
+                for bucket, entries in by_bucket(self.reading(chunk, pieces), notes):
                     for start in range(0, len(entries), BATCH):
                         yield bucket, marshal.dumps(list(entries[start : start + BATCH]))
                         filled.add(bucket)
@@ -62,6 +62,19 @@ class ReadingTask(Generic[Note]):
                 yield self.buckets, pickle.dumps((chunk.number, e, ()))
                 return
             yield self.buckets, pickle.dumps((chunk.number, notes[0], array("i", filled)))
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingTask:
+    """Looks for the first records at or after the offsets given for each chunk, by its number."""
+
+    offsets: Sequence[Sequence[int]]
+
+    def run(self, frames: Iterator[bytes]) -> Iterator[tuple[int, int, bytes]]:
+        """Yield chunk, offset and time of each."""
+        for chunk, pieces in _chunks(frames):
+            for offset, time in first_records(pieces, chunk.start, self.offsets[chunk.number]):
+                yield chunk.number, offset, time
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +115,12 @@ def is_result(keyed: tuple[Any, Any]) -> bool:
 
 def is_entry(keyed: tuple[Any, Any]) -> bool:
     return keyed[0] is not None
+
+
+def _chunks(frames: Iterator[bytes]) -> Iterator[tuple[Chunk, Iterator[bytes]]]:
+    """Yield the chunks asked for, each in pieces of whole lines."""
+    for numbers, parts in groupby(by_header(frames), key=lambda part: part[0].split(b",")[:4]):
+        yield Chunk(*map(int, numbers)), whole_lines(_pieces(parts))
 
 
 def _pieces(parts: Iterable[tuple[bytes, Iterator[bytes]]]) -> Iterator[bytes]:

@@ -20,6 +20,7 @@ from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
 from kafkatool.core.statelog.lines.grammar import record_time
 from kafkatool.core.statelog.lines.selection import Counts, Selection
 from kafkatool.core.statelog.merging.merge_slice import SliceMerger
+from kafkatool.core.statelog.sources import spilling
 from kafkatool.core.statelog.sources.files import open_logs
 from kafkatool.core.statelog.sources.slices import plan_slices
 from kafkatool.core.statelog.sources.spool import spool
@@ -34,6 +35,7 @@ from tests.core.statelog.logs import (
     record,
     source,
     story,
+    written,
 )
 
 TIME = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}")
@@ -260,6 +262,23 @@ def test_the_number_of_cores_changes_the_slices_and_not_the_bytes(
             assert len(merged.parts) > 2
             texts.append((text_of(merged), merged.counts))
     assert texts[0] == texts[1] == texts[2]
+
+
+@pytest.mark.spec("SCL-8", "SCL-22X")
+@pytest.mark.parametrize("as_rows", [False, True])
+def test_a_range_of_which_memory_holds_little_is_in_order_all_the_same(
+    as_rows: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with spool() as own:
+        sources = open_logs(story("1.1.1"), own).sources
+        results = []
+        for held in (spilling.MOST_HELD, 50):
+            monkeypatch.setattr(spilling, "MOST_HELD", held)
+            logs = Logs(sources, (None,) * len(sources))
+            merged = merge_ordered(logs, Selection(), Here(InProcess(), own), as_rows=as_rows)
+            results.append(written(merged.parts))
+    assert results[0] == results[1]
+    assert results[0].count(b"\n") > 2000
 
 
 class Weighing(InProcess):

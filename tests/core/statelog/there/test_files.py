@@ -9,6 +9,8 @@ import pytest
 
 from kafkatool.core.errors import KafkatoolError, UsageError
 from kafkatool.core.statelog.jobs.carrier import Logs
+from kafkatool.core.statelog.jobs.cuts import places_to_sample
+from kafkatool.core.statelog.jobs.here import Here
 from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
 from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.spark.jvm import SparkError
@@ -18,7 +20,7 @@ from kafkatool.core.statelog.there.carrier import RemoteParts, There
 from kafkatool.core.statelog.there.files import is_remote, open_remote
 from kafkatool.core.statelog.there.output import save
 from kafkatool.core.statelog.there.workers import Workers
-from tests.core.statelog.logs import written
+from tests.core.statelog.logs import InProcess, source, written
 
 LINE = "[2026-11-21 16:00:0%d,000] TRACE Broker %d received LeaderAndIsr request\n"
 
@@ -108,6 +110,42 @@ def test_a_log_that_is_replaced_while_it_is_read_is_told_and_one_that_grows_is_r
         else:
             with pytest.raises(KafkatoolError, match=f"/state-change.log {told}$"):
                 read()
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SCL-8", "SCL-22X")
+def test_records_are_looked_up_in_all_logs_by_few_jobs(
+    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [
+        "".join(LINES[:3000]),
+        "".join(LINES[3000:]) + "of no end" * 200_000,  # the last record is longer than what is looked at for others
+        "".join(LINES[5000:]),
+        "".join(LINES[6000:]),
+        "x" * 1_000_000 + "\n" + "".join(LINES[8000:]),
+    ]
+    here, there = [], tmp_path / "there"
+    there.mkdir()
+    for number, text in enumerate(texts):
+        here.append(source(tmp_path / f"{number}", text.encode()))
+        packed = number in (2, 3)
+        (there / f"{number}.state-change.log").write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    workers = Workers(spark, tmp_path)
+    opened = open_remote(workers, [there.as_uri()], [], join_rolled=False)
+    jobs = 0
+    run = workers.run
+
+    def counted(*given: Any) -> Any:
+        nonlocal jobs
+        jobs += 1
+        return run(*given)
+
+    monkeypatch.setattr(workers, "run", counted)
+    places = places_to_sample([log.size for log in here], 40)
+    expected = Here(InProcess(), tmp_path).sample(here, places)
+    assert sorted({*There(workers).sample(opened.sources, places)}) == sorted({*expected})
+    assert jobs <= 3
+    assert len({number for number, *_ in expected}) == len(texts)
 
 
 @pytest.mark.slow
