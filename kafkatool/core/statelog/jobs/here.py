@@ -156,6 +156,5 @@ class _OrderTask(Generic[Result]):
         def entries() -> Iterator[Entry]:
             results.append((yield from self.function(shuffle.read_batches(bucket[1]))))
 
-        return shuffle.write_file(self.directory, "ordered", bucket[0], [(0, entries())], batch=ORDERED_BATCH), results[
-            0
-        ]
+        found = [(0, entries())]
+        return shuffle.write_file(self.directory, "ordered", bucket[0], found, batch=ORDERED_BATCH), results[0]

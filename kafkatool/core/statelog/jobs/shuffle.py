@@ -1,7 +1,7 @@
 """The shuffle between two rounds of tasks: data goes by bucket, through files in the directory that all tasks share.
 
-A task writes one file, and returns where each bucket's batches begin in it; a task of the next
-round reads its bucket from all those files. Nothing but these places passes through the driver (SCL-22X).
+A task writes one file, and returns where each bucket's batches begin in it; a task of the next round
+reads its bucket from all those files. Nothing but these places passes through the driver (SCL-22X).
 """
 
 import marshal

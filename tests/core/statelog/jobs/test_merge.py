@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from kafkatool.core.errors import KafkatoolError
+from kafkatool.core.statelog.jobs import ordered_merge
 from kafkatool.core.statelog.jobs.carrier import Logs
+from kafkatool.core.statelog.jobs.cuts import MOST_RANGES
 from kafkatool.core.statelog.jobs.gathering import gather
-from kafkatool.core.statelog.jobs.here import Here
+from kafkatool.core.statelog.jobs.here import Here, PartFiles
 from kafkatool.core.statelog.jobs.merge import Merged, merge, plan_merge, replacing
 from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
 from kafkatool.core.statelog.lines.grammar import record_time
@@ -279,6 +281,22 @@ def test_a_range_of_which_memory_holds_little_is_in_order_all_the_same(
             results.append(written(merged.parts))
     assert results[0] == results[1]
     assert results[0].count(b"\n") > 2000
+
+
+@pytest.mark.spec("SCL-8", "SCL-22X")
+def test_there_are_never_more_ranges_than_names_of_part_files_that_sort(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = source(tmp_path / "log", b"".join(record(f"00,{n:03d}") for n in range(1000)))
+    parts = []
+    for most in (MOST_RANGES, 7):
+        monkeypatch.setattr(ordered_merge, "MOST_RANGES", most)
+        carrier = Here(InProcess(), tmp_path)
+        merged = merge_ordered(Logs((log,), (None,)), Selection(), carrier, as_rows=False, chunk_bytes=log.size // 50)
+        assert isinstance(merged.parts, PartFiles)
+        assert written(merged.parts) == log.read(0, log.size)
+        parts.append(len(merged.parts))
+    assert parts[0] > 40 and parts[1] == 7
 
 
 class Weighing(InProcess):
