@@ -31,7 +31,9 @@ from kafkatool.core.statelog.lines.forms import EVENTS
 from kafkatool.core.statelog.lines.grammar import LEVELS
 from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.merging.rows import COLUMNS
+from kafkatool.core.statelog.spark.hadoop_names import hadoop_name
 from kafkatool.core.statelog.spark.parquet import new_directory, write_parquet
+from kafkatool.core.statelog.spark.session import is_local
 from kafkatool.core.statelog.there.carrier import RemoteParts
 from kafkatool.core.statelog.there.output import check_new, save
 
@@ -49,6 +51,7 @@ NOTES: Final = (
     "line go to stderr. Room for the input is needed in TMPDIR (with rows, three times that).",
     "--tz: order, --start-time and --end-time then go by UTC; lines stay as they are. Files under a PATH have its ZONE.",
     f"Rows (--format jsonl, parquet) are one for each partition named: {', '.join(column.name for column in COLUMNS)}.",
+    "With a --master elsewhere, --format parquet needs an URI as --out: workers write it, to what they share with us.",
     EXIT_CODES,
 )
 
@@ -89,6 +92,7 @@ def merge_command(
     wanted = wanted_logs(names, logs_regex)
     selection = _selection(**filters)
     _check(form, out_path, selection, zones, show_source)
+    _check_reached(form, out_path, master)
     with log_session(
         wanted,
         master,
@@ -141,10 +145,18 @@ def _check(form: str, out: Path | Uri | None, selection: Selection, zones: tuple
             raise UsageError(f"{out} exists; a Parquet dataset is a directory of its own: name a new one")
 
 
+def _check_reached(form: str, out: Path | Uri | None, master: str) -> None:
+    if form == "parquet" and isinstance(out, Path) and not is_local(master):
+        raise UsageError(
+            f"--out {out}: Parquet is written by the workers, and those of {master} have disks of their own: "
+            "name an URI that they and this machine share, such as hdfs://… (or file://… on a shared disk)"
+        )
+
+
 def _write(session: LogSession, merged: Ordered, form: str, out: Path | Uri | None) -> None:
     utc = any(session.logs.clocks)
     if isinstance(merged.parts, RemoteParts) and out is not None and (form == "parquet" or isinstance(out, Uri)):
-        save(merged.parts, str(out) if isinstance(out, Uri) else out.resolve().as_uri(), form=form, utc=utc)
+        save(merged.parts, str(out) if isinstance(out, Uri) else hadoop_name(out.resolve()), form=form, utc=utc)
     elif form == "parquet" and isinstance(merged.parts, PartFiles) and isinstance(out, Path):
         with new_directory(out) as directory:
             write_parquet(merged.parts, directory, session.spark, utc=utc)

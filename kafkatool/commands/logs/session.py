@@ -227,9 +227,21 @@ def wanted_logs(names: str | None, logs_regex: str | None) -> WantedLogs:
     """Return the logs asked for by exactly one of the two options; UsageError before anything starts (SCL-2)."""
     if (names is None) == (logs_regex is None):
         raise UsageError("Provide arguments to exactly one of the two options --logs and --logs-regex")
-    uris = [name for name in (names or "").split(",") if is_remote(name)]
-    here = None if names is None else ",".join(name for name in names.split(",") if not is_remote(name))
+    named = _by_commas(names or "")
+    uris = [name for name in named if is_remote(name)]
+    here = None if names is None else ",".join(name for name in named if not is_remote(name))
     return WantedLogs(find_files(here, logs_regex) if here or not uris else [], uris)
+
+
+def _by_commas(names: str) -> list[str]:
+    """Return the names; a comma in the braces of an URI is part of Hadoop's pattern."""
+    found: list[str] = []
+    for name in names.split(","):
+        if found and is_remote(found[-1]) and found[-1].count("{") > found[-1].count("}"):
+            found[-1] += f",{name}"
+        else:
+            found.append(name)
+    return found
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """``kt logs`` where logs and output are URIs: which carrier serves, what it writes, and what a killed kt leaves."""
 
+import gzip
+import os
 import shutil
 import subprocess
 import sys
@@ -7,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from kafkatool.commands.logs.session import wanted_logs
 from tests.commands.logs.tools import NoSpark, run, without_spark
 from tests.core.statelog.logs import record
 from tests.waiting import eventually
 
 DEADLINE_S = 280
 FACTS = 150_000
+PACKED_LINES = 800_000
 
 
 @pytest.fixture
@@ -55,7 +59,7 @@ def test_a_killed_merge_leaves_nothing_under_the_name_and_a_second_run_works(log
     assert written == b"".join(in_order)
 
 
-def _isr_of_one_partition(change: int) -> bytes:
+def _isr(change: int) -> bytes:
     state = f"leader=1, leaderEpoch=1, isr=[{'1' if change % 2 else '1, 2'}], zkVersion={change}, replicas=[1, 2]"
     return record(
         f"2016-01-01 10:{change // 6000:02d}:{change // 100 % 60:02d},{change % 100:02d}0",
@@ -73,7 +77,7 @@ def test_a_partition_with_more_facts_than_a_task_has_memory_for_is_told_as_files
 ) -> None:
     (directory := tmp_path / "there").mkdir()
     with (directory / "state-change.log").open("wb") as log:
-        log.writelines(_isr_of_one_partition(change) for change in range(FACTS))
+        log.writelines(_isr(change) for change in range(FACTS))
     told = []
     # Only where Spark carries everything is a limit set, which its Python keeps to: 150,000 facts at once need 450 MB.
     for logs, *more in ((str(directory),), (directory.as_uri(), "--spark-conf", "spark.executor.pyspark.memory=300m")):
@@ -85,12 +89,62 @@ def test_a_partition_with_more_facts_than_a_task_has_memory_for_is_told_as_files
     assert command != "timeline" or told[0].count("\n") > FACTS
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.spec("SCL-11X", "SCL-22X")
+@pytest.mark.parametrize("command", ["merge", "report"])
+def test_a_gzip_file_that_holds_more_than_a_task_has_memory_for_is_read(command: str, tmp_path: Path) -> None:
+    (directory := tmp_path / "there").mkdir()
+    with gzip.open(directory / "state-change.log", "wb", 1) as log:
+        log.writelines(_isr(n).replace(b"t-0", b"t-%d" % (n % 200)) for n in range(PACKED_LINES))
+    kt = [sys.executable, "-m", "kafkatool", "logs", command, "--master", "local[1]", "--logs", directory.as_uri()]
+    kt += ["--spark-conf", "spark.executor.pyspark.memory=300m"]
+    if command == "merge":
+        kt += ["--out", (tmp_path / "merged").as_uri()]
+    done = subprocess.run(kt, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    if command == "merge":
+        parts = sorted((tmp_path / "merged").glob("part-*"))
+        assert sum(path.read_bytes().count(b"\n") for path in parts) == PACKED_LINES
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.spec("SCL-1", "SCL-8", "SCL-16X")
+def test_names_with_blanks_and_signs_are_the_same_to_hadoop(tmp_path: Path) -> None:
+    odd = tmp_path / "my logs 100% #1 [é]"
+    (odd / "tmp").mkdir(parents=True)
+    (odd / "state-change.log").write_bytes(b"".join(record(f"00,{n:03d}") for n in range(5)))
+    ways: tuple[tuple[str, ...], ...] = (
+        ("--logs", str(odd), "--out", f"file://{odd}/merged"),
+        ("--logs", str(odd), "--format", "parquet", "--out", str(odd / "here.parquet")),
+        ("--logs", f"file://{odd}", "--format", "parquet", "--out", str(odd / "there.parquet")),
+    )
+    for arguments in ways:
+        kt = [sys.executable, "-m", "kafkatool", "logs", "merge", "--master", "local[1]", *arguments]
+        environment = os.environ | {"TMPDIR": str(odd / "tmp")}
+        done = subprocess.run(kt, capture_output=True, text=True, check=False, env=environment)
+        assert done.returncode == 0, done.stderr
+    assert {path.name for path in odd.iterdir()} == {
+        *("state-change.log", "tmp"),
+        *("merged", "here.parquet", "there.parquet"),
+    }
+    written = b"".join(path.read_bytes() for path in sorted((odd / "merged").glob("part-*")))
+    assert written == (odd / "state-change.log").read_bytes()
+    assert all(list((odd / name).glob("part-*.parquet")) for name in ("here.parquet", "there.parquet"))
+    assert list(tmp_path.iterdir()) == [odd], "nothing under an escaped name"
+
+
 @pytest.mark.spec("SCL-2")
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (["merge", "--spark-conf", "executor.memory=1g"], "is not of the form spark.KEY=VALUE"),
         (["timeline", "--out", "hdfs://nn/timeline"], "a timeline is written here"),
+        (
+            ["merge", "--master", "spark://m:7077", "--format", "parquet", "--out", "new"],
+            "name an URI that they and this",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_said_before_spark_starts(
@@ -100,3 +154,20 @@ def test_what_cannot_be_meant_is_said_before_spark_starts(
     result = run(*arguments, "--logs", log)
     assert (result.exit_code, spark.started) == (2, 0)
     assert told in result.stderr
+
+
+@pytest.mark.spec("SCL-1", "SCL-11X")
+@pytest.mark.parametrize(
+    ("named", "uris"),
+    [
+        ("hdfs://nn/{a,b}/x,s3a://c/{d,{e,f}}/g,h", ["hdfs://nn/{a,b}/x", "s3a://c/{d,{e,f}}/g"]),
+        ("hdfs://nn/a,hdfs://nn/b,h", ["hdfs://nn/a", "hdfs://nn/b"]),
+    ],
+)
+def test_a_comma_in_the_braces_of_a_pattern_of_hadoops_cuts_no_name(
+    named: str, uris: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("h").touch()
+    wanted = wanted_logs(named, None)
+    assert (wanted.uris, wanted.files) == (uris, [Path("h")])

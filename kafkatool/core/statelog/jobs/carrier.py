@@ -23,8 +23,11 @@ Note = TypeVar("Note")
 Note_co = TypeVar("Note_co", covariant=True)
 Result = TypeVar("Result")
 
-Reading = Callable[[Chunk, Iterable[bytes]], tuple[Buckets, Note]]
-"""A task of the first round: a chunk and its bytes, in pieces of whole lines, become entries and a note for the driver."""
+Reading = Callable[[Chunk, Iterable[bytes]], Generator[Buckets, None, Note]]
+"""A task of the first round: a chunk and its bytes, in pieces of whole lines, become entries, then a note for the driver.
+
+Entries are given away as soon as they are what some MB of lines make: a gzip file, which is read whole, is one chunk.
+"""
 
 Sorting = Callable[[Iterator[Entry]], Generator[Entry, None, Result]]
 """Makes of a bucket's entries others, (key, value), in order of keys, and then a result."""
@@ -74,6 +77,12 @@ class Carrier(Protocol):
     @property
     def parallelism(self) -> int:
         """Return how many tasks run at the same time."""
+
+    def sample(self, sources: Sequence[Source], places: Sequence[tuple[int, int]]) -> list[tuple[int, int, bytes]]:
+        """Return source, offset and time of the first record at or after each place (source, offset), where one is.
+
+        Places rise.
+        """
 
     def scatter(
         self,

@@ -9,7 +9,7 @@ never lines or facts (SCL-22X); cuts and buckets decide only who does what, so t
 import pickle
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -31,7 +31,7 @@ from kafkatool.core.statelog.sources.chunks import (
     read_records,
 )
 from kafkatool.core.statelog.sources.clocks import Clock
-from kafkatool.core.statelog.sources.spilling import Many, in_order
+from kafkatool.core.statelog.sources.spilling import Many, in_order, most_held
 
 MOST_BUCKETS = 256
 
@@ -70,10 +70,11 @@ class _GatherTask:
     selection: Selection
     buckets: int
 
-    def gather(self, chunk: Chunk, blocks: Iterable[bytes]) -> tuple[Buckets, Note]:
+    def gather(self, chunk: Chunk, blocks: Iterable[bytes]) -> Generator[Buckets, None, Note]:
         account, overview = ChunkAccount(), Overview()
         minutes: Counter[bytes] = Counter()
         entries: dict[int, list[Entry]] = {}
+        held, most = 0, most_held()
         records = read_records(blocks, self.clocks[chunk.source], chunk.start, _DETAILS, account)
         observed = observe_chunk(records, chunk.source, self.selection, overview, minutes)
         bucket_of: dict[tuple[str, int], list[Entry]] = {}
@@ -84,8 +85,13 @@ class _GatherTask:
                 number = zlib.crc32(f"{topic}-{partition}".encode("utf-8", "surrogateescape")) % self.buckets
                 bucket = bucket_of[topic, partition] = entries.setdefault(number, [])
             bucket.append((chunk.number, heard))
+            held += 1
+            if held == most:
+                yield entries
+                entries, bucket_of, held = {}, {}, 0
         entries[self.buckets] = [(minute.decode("latin-1"), number) for minute, number in minutes.items()]
-        return entries, (account, zlib.compress(pickle.dumps(overview), 1))
+        yield entries
+        return account, zlib.compress(pickle.dumps(overview), 1)
 
 
 def gather(

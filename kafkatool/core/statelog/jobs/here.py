@@ -15,7 +15,7 @@ from typing import BinaryIO, Generic
 
 from kafkatool.core.statelog.jobs import shuffle
 from kafkatool.core.statelog.jobs.carrier import Entry, Note, Reading, Result, Sorting
-from kafkatool.core.statelog.jobs.tasks import Mapper, grouped
+from kafkatool.core.statelog.jobs.tasks import Mapper, by_bucket, grouped
 from kafkatool.core.statelog.sources.blocks import read_blocks
 from kafkatool.core.statelog.sources.chunks import Chunk
 from kafkatool.core.statelog.sources.source import Source
@@ -50,6 +50,11 @@ class Here:
         """Return how many tasks run at the same time."""
         return self.mapper.parallelism
 
+    def sample(self, sources: Sequence[Source], places: Sequence[tuple[int, int]]) -> list[tuple[int, int, bytes]]:
+        """Read what stands there. SourceChangedError, OSError."""
+        found = ((source, *sources[source].next_record(offset)) for source, offset in places)
+        return [(source, offset, time) for source, offset, time in found if time is not None]
+
     def scatter(
         self,
         sources: Sequence[Source],
@@ -76,8 +81,9 @@ class _ReadingTask(Generic[Note]):
     def run(self, chunks: Sequence[Chunk]) -> list[tuple[shuffle.ShuffleFile, Note]]:
         done = []
         for chunk in chunks:
-            found, note = self.reading(chunk, _blocks(self.sources[chunk.source], chunk))
-            done.append((shuffle.write_file(self.directory, "chunk", chunk.number, found), note))
+            notes: list[Note] = []
+            found = by_bucket(self.reading(chunk, _blocks(self.sources[chunk.source], chunk)), notes)
+            done.append((shuffle.write_file(self.directory, "chunk", chunk.number, found), notes[0]))
         return done
 
 
@@ -150,4 +156,5 @@ class _OrderTask(Generic[Result]):
         def entries() -> Iterator[Entry]:
             results.append((yield from self.function(shuffle.read_batches(bucket[1]))))
 
-        return shuffle.write_file(self.directory, "ordered", bucket[0], {0: entries()}, batch=ORDERED_BATCH), results[0]
+        found = [(0, entries())]
+        return shuffle.write_file(self.directory, "ordered", bucket[0], found, batch=ORDERED_BATCH), results[0]

@@ -1,18 +1,20 @@
 """The merge where ``merge`` does not serve: rows instead of text, order by UTC where clocks have zones, logs elsewhere.
 
 Two rounds of tasks. The first sends each chunk's selected records to the range of the total order that they belong to,
-the second sorts one range and writes it. Cuts come from samples and decide only how the work is shared out: the bytes
-are the same for any (SCL-8). A cut is a place in the total order, not just a time: a second with a million lines is
-shared out like any other stretch. A worker holds a chunk or a range, the driver neither (SCL-22X).
+the second sorts one range and writes it. Cuts come from samples (``cuts``) and decide only how the work is shared out: the
+bytes are the same for any (SCL-8). A cut is a place in the total order, not just a time: a second with a million lines is
+shared out like any other stretch. A worker holds a chunk, or as much of a range as fits, the driver neither (SCL-22X).
 """
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from operator import itemgetter
 
 from kafkatool.core.statelog.jobs.carrier import Buckets, Carrier, Entry, Logs, Parts
+from kafkatool.core.statelog.jobs.cuts import MOST_RANGES, Place, pick_cuts, places_to_sample
 from kafkatool.core.statelog.lines.details import Details, find_details
 from kafkatool.core.statelog.lines.selection import Counts, Selection
 from kafkatool.core.statelog.lines.shapes import ByShape, classify_like_kafka
@@ -28,18 +30,10 @@ from kafkatool.core.statelog.sources.chunks import (
     read_records,
 )
 from kafkatool.core.statelog.sources.clocks import Clock
-
-SAMPLES_PER_CHUNK = 16
-"""Places looked up in each chunk to find where to cut: each is a read of 8 KB on the driver."""
-
-MOST_SAMPLES = 1024
-"""Places looked up in all; but one in each chunk."""
+from kafkatool.core.statelog.sources.spilling import in_order
 
 PIECE_RECORDS = 1000
 """Records that are written at a time."""
-
-Place = tuple[bytes, int, int]
-"""A place in the total order: time, source, offset."""
 
 _order = itemgetter(0, 1, 2)
 
@@ -61,8 +55,8 @@ class _Collecting:
     selection: Selection
     cuts: tuple[Place, ...]
 
-    def collect(self, chunk: Chunk, blocks: Iterable[bytes]) -> tuple[Buckets, tuple[ChunkAccount, int]]:
-        """Return the entries, the account of the chunk, and the number of rows that its records make."""
+    def collect(self, chunk: Chunk, blocks: Iterable[bytes]) -> Generator[Buckets, None, tuple[ChunkAccount, int]]:
+        """Yield the entries; return the account of the chunk, and the number of rows that its records make."""
         account = ChunkAccount()
         counts = account.counts
         verdict = self.selection.filter()
@@ -71,18 +65,23 @@ class _Collecting:
         ranges: dict[int, list[Entry]] = {}
         cuts, source, number = self.cuts, chunk.source, chunk.number
         total_rows = 0
+        enough = chunk.start + CHUNK_BYTES
         for record in read_records(blocks, self.clocks[source], chunk.start, store, account):
             time, offset, line_number, line, details, tail = record
             if verdict and (reason := verdict(time, line, details.shape)):
                 counts.drop(reason)
                 continue
+            if offset >= enough:
+                yield ranges
+                ranges, enough = {}, offset + CHUNK_BYTES
             counts.written += 1
             tail = tail if continuation else ()
             counts.lines_written += 1 + len(tail)
             total_rows += len(details.shape.spans) or 1
             entry = (time, source, offset, number, line_number, line, tail)
             ranges.setdefault(bisect_right(cuts, (time, source, offset)), []).append(entry)
-        return ranges, (account, total_rows)
+        yield ranges
+        return account, total_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +96,11 @@ class _Writing:
     with_places: bool
 
     def text(self, found: Iterator[Entry]) -> Iterator[bytes]:
-        entries = sorted(found, key=_order)
+        entries = iter(in_order(found, _order))
         prefixes = [os.fsencode(f"{label}\t") if self.show_source else b"" for label in self.labels]
-        for at in range(0, len(entries), PIECE_RECORDS):
+        while some := list(islice(entries, PIECE_RECORDS)):
             lines: list[bytes] = []
-            for _, source, _, _, _, line, tail in entries[at : at + PIECE_RECORDS]:
+            for _, source, _, _, _, line, tail in some:
                 lines.append(prefixes[source] + line if self.show_source else line)
                 lines += tail
             lines.append(b"")
@@ -109,7 +108,7 @@ class _Writing:
 
     def rows(self, found: Iterator[Entry]) -> Iterator[bytes]:
         store = ByShape(find_details)
-        for time, source, offset, chunk, number, line, tail in sorted(found, key=_order):
+        for time, source, offset, chunk, number, line, tail in in_order(found, _order):
             record = Record(time, offset, number, line, store.of(line), tail)
             for row in rows(record, self.labels[source], self.first_lines[chunk] + number, utc=self.utc[source]):
                 if self.with_places:
@@ -131,7 +130,7 @@ def merge_ordered(
 
     SourceChangedError, SparkError, OSError."""
     chunks = cut_chunks(logs.sources, chunk_bytes)
-    cuts = tuple(_cuts(logs, chunks, sum(source.size for source in logs.sources) // chunk_bytes))
+    cuts = _cuts(logs, carrier, chunk_bytes)
     collecting = _Collecting(logs.clocks, selection, cuts)
     scattered = carrier.scatter(
         logs.sources, chunks, collecting.collect, buckets=len(cuts) + 1, chunk_bytes=chunk_bytes
@@ -149,19 +148,18 @@ def _like_kafka(text: str) -> Details:
     return Details(classify_like_kafka(text))
 
 
-def _cuts(logs: Logs, chunks: Sequence[Chunk], number: int) -> list[Place]:
-    """Return places that cut the records into about ``number`` ranges more than one."""
-    if number < 1:
-        return []
-    each = max(min(SAMPLES_PER_CHUNK, MOST_SAMPLES // len(chunks)), 1)
-    places = sorted(place for chunk in chunks for place in _samples(logs, chunk, each))
-    return sorted({places[len(places) * k // (number + 1)] for k in range(1, number + 1)}) if places else []
-
-
-def _samples(logs: Logs, chunk: Chunk, number: int) -> Iterator[Place]:
-    source, clock = logs.sources[chunk.source], logs.clocks[chunk.source]
-    distance = max((chunk.end - chunk.start) // number, 1)
-    for start in range(chunk.start, chunk.end, distance):
-        offset, time = source.next_record(start)
-        if time is not None:
-            yield (clock.utc(time, offset) if clock else time), chunk.source, offset
+def _cuts(logs: Logs, carrier: Carrier, range_bytes: int) -> tuple[Place, ...]:
+    """Return places that cut the records into ranges of about that size."""
+    sizes = [source.size for source in logs.sources]
+    ranges = min(sum(sizes) // range_bytes + 1, MOST_RANGES)
+    if ranges == 1:
+        return ()
+    found = carrier.sample(logs.sources, places_to_sample(sizes, ranges))
+    clocks = logs.clocks
+    return pick_cuts(
+        (
+            (clock.utc(time, offset) if (clock := clocks[source]) else time, source, offset)
+            for source, offset, time in found
+        ),
+        ranges,
+    )

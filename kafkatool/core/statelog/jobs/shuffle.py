@@ -1,13 +1,13 @@
 """The shuffle between two rounds of tasks: data goes by bucket, through files in the directory that all tasks share.
 
-A task writes one file, its data sorted by bucket, and returns where each bucket's batches begin; a task of the next
-round reads its bucket from all those files. Nothing but these places passes through the driver (SCL-22X).
+A task writes one file, and returns where each bucket's batches begin in it; a task of the next round
+reads its bucket from all those files. Nothing but these places passes through the driver (SCL-22X).
 """
 
 import marshal
 import struct
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -43,12 +43,12 @@ class Batches:
 
 
 def write_file(
-    directory: Path, kind: str, number: int, buckets: Mapping[int, Iterable[Entry]], *, batch: int = BATCH
+    directory: Path, kind: str, number: int, found: Iterable[tuple[int, Iterable[Entry]]], *, batch: int = BATCH
 ) -> ShuffleFile:
-    """Write the entries of each bucket, in batches, into the file of that kind and number. OSError."""
+    """Write buckets' entries, in batches, into the file of that kind and number. OSError."""
     stem, numbers, offsets = f"{directory}/{kind}-", array("i"), array("q")
     with open(_path(stem, number), "wb") as file:  # noqa: PTH123 -- as it is read
-        for bucket, entries in buckets.items():
+        for bucket, entries in found:
             rest = iter(entries)
             while some := list(islice(rest, batch)):
                 numbers.append(bucket)

@@ -1,8 +1,9 @@
-"""The start of a job's tasks: the mapper that the caller brings, and small chunks put in one task."""
+"""The start of a job's tasks: the mapper that the caller brings, small chunks put in one task, and what a reading finds."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Protocol, TypeVar
 
+from kafkatool.core.statelog.jobs.carrier import Buckets, Entry, Note
 from kafkatool.core.statelog.sources.chunks import Chunk
 
 Item = TypeVar("Item")
@@ -18,6 +19,16 @@ class Mapper(Protocol):
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """Return ``function`` of each item, in the items' order."""
+
+
+def by_bucket(found: Generator[Buckets, None, Note], notes: list[Note]) -> Iterator[tuple[int, Sequence[Entry]]]:
+    """Yield bucket and entries as a reading finds them; at the end its note is added to ``notes``."""
+
+    def given() -> Iterator[Buckets]:
+        notes.append((yield from found))
+
+    for buckets in given():
+        yield from buckets.items()
 
 
 def grouped(chunks: Sequence[Chunk], chunk_bytes: int) -> list[list[Chunk]]:

@@ -6,7 +6,7 @@ one in its place) is noticed by the inode and the file found again under its new
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from kafkatool.core.statelog.lines.grammar import TIME, TIME_LENGTH
 
 _FIRST_LOOK_BYTES = 4096  # from elsewhere: what makes more than one segment on the socket of the JVM takes 40 ms
 _RECORD_START = re.compile(rf"\n\[?({TIME})".encode(), re.ASCII)
+_LINE_WITH_TIME = re.compile(rf"^\[?({TIME})".encode(), re.ASCII | re.MULTILINE)
 
 
 class SourceChangedError(KafkatoolError):
@@ -126,6 +127,27 @@ class Source:
         for found in _RECORD_START.finditer(data):
             if (offset := first + found.start() + 1) < end:
                 yield offset, found[1]
+
+
+def first_records(pieces: Iterable[bytes], start: int, offsets: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+    """Yield offset and time of the first record at or after each of the offsets, which rise; each record once.
+
+    ``pieces`` are whole lines and begin at ``start``; that is the beginning of a line, or before the first of the offsets.
+    """
+    wanted = iter(offsets)
+    offset = next(wanted, None)
+    at = start
+    for piece in pieces:
+        while offset is not None and offset < at + len(piece):
+            found = _LINE_WITH_TIME.search(piece, max(offset - at, 0))
+            if found is None:
+                break
+            place = at + found.start()
+            yield place, found[1]
+            offset = next((later for later in wanted if later > place), None)
+        if offset is None:
+            return
+        at += len(piece)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import heapq
 import os
 import pickle
 import resource
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
@@ -121,5 +122,10 @@ def kept(items: Iterable[Item]) -> Many[Item]:
 
 
 def _directory() -> str | None:
-    """Return where Spark has its workers write; None: TMPDIR."""
-    return os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0] or None
+    """Return where Spark has its workers write, of several disks the one with most room; None: TMPDIR."""
+    named = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
+    return max(filter(os.path.isdir, named), key=_free_bytes, default=None)
+
+
+def _free_bytes(directory: str) -> int:
+    return shutil.disk_usage(directory).free

@@ -9,6 +9,7 @@ from typing import Any
 
 from kafkatool.core.errors import KafkatoolError, UsageError
 from kafkatool.core.statelog.merging.rows import sql_schema
+from kafkatool.core.statelog.spark.hadoop_names import hadoop_name, hadoop_pattern
 from kafkatool.core.statelog.spark.pyspark_private import java_context, jvm
 from kafkatool.core.statelog.spark.session import Spark
 
@@ -53,9 +54,9 @@ def _write(context: Any, parts: Sequence[Path], directory: Path, utc: bool) -> N
     session = classes.org.apache.spark.sql.classic.SparkSession.builder().getOrCreate()
     session.conf().set("spark.sql.session.timeZone", "UTC")
     if parts:
-        lines = java.sc().textFile(",".join(part.as_uri() for part in parts), 1)
+        lines = java.sc().textFile(",".join(hadoop_pattern(part) for part in parts), 1)
     else:
         lines = java.parallelize(classes.java.util.ArrayList()).rdd()
     text = session.createDataset(lines, classes.org.apache.spark.sql.Encoders.STRING())
     rows = session.read().schema(sql_schema(utc=utc)).json(text)
-    rows.write().option("compression", "zstd").parquet(directory.as_uri())
+    rows.write().option("compression", "zstd").parquet(hadoop_name(directory))

@@ -108,6 +108,16 @@ def java_bytes(rdd: Any) -> Any:
     return rdd._reserialize(NoOpSerializer())._jrdd
 
 
+def by_number(context: Any, pairs: Any, partitions: int) -> Any:
+    """Return an RDD of bytes, each in the partition that its number says; ``pairs`` are in turn numbers ("!q") and bytes.
+
+    pyspark's own partitionBy would gather a thousand of them and more in a worker's memory, however large they are.
+    """
+    classes = jvm(context)
+    java = classes.org.apache.spark.api.python.PairwiseRDD(java_bytes(pairs).rdd()).asJavaPairRDD()
+    return bytes_rdd(context, java.partitionBy(classes.org.apache.spark.HashPartitioner(partitions)).values())
+
+
 def disk_only() -> Any:
     """Return the storage level of what is kept on the workers' disks."""
     from pyspark.storagelevel import StorageLevel

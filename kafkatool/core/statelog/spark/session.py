@@ -60,6 +60,11 @@ _EXCEPTION = re.compile(r"(?:Caused by: )?[\w.]*(?:Error|Exception)\b")
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,.*)?\])?")
 
 
+def is_local(master: str) -> bool:
+    """Tell if a master's name means this machine, whose disks its workers share."""
+    return master.startswith("local")
+
+
 class Spark(AbstractContextManager["Spark"]):
     """One run of Spark, as a context manager. ``directory`` must be the caller's own: all files go there.
 
@@ -81,7 +86,7 @@ class Spark(AbstractContextManager["Spark"]):
         """Start the JVM and return at once; ``settings`` are Spark's, before ours. JavaNotFoundError, SparkError."""
         self.master = master
         self._given = settings
-        self.local = master.startswith("local")
+        self.local = is_local(master)
         self._directory = directory
         self._log = directory / "spark.log"
         self._connection = directory / "gateway"

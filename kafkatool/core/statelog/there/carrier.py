@@ -8,26 +8,29 @@ as ``marshal`` in large pieces, so Spark's cost is by piece and not by record.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, BinaryIO, Generic
+from typing import Any, BinaryIO, Generic, NamedTuple, Self
 
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.statelog.jobs.carrier import Entry, Note, Reading, Result, Sorting
 from kafkatool.core.statelog.jobs.tasks import grouped
-from kafkatool.core.statelog.sources.chunks import Chunk
+from kafkatool.core.statelog.sources.chunks import CHUNK_BYTES, Chunk
 from kafkatool.core.statelog.sources.source import Source
-from kafkatool.core.statelog.spark.pyspark_private import disk_only
+from kafkatool.core.statelog.spark.pyspark_private import by_number, disk_only
 from kafkatool.core.statelog.there.files import RemoteExtent
 from kafkatool.core.statelog.there.tasks import (
     EachTask,
     OrderTask,
     PartTask,
     ReadingTask,
+    SamplingTask,
     is_entry,
     is_result,
-    itself,
     notes_of,
 )
 from kafkatool.core.statelog.there.workers import Workers
+
+LOOK_BYTES = 64 * 1024
+"""Looked through for a record at first, where there should be one: they are 200 bytes long, a response may be a megabyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,36 @@ class There:
         """Return how many tasks run at the same time. Waits for Spark's start."""
         return self.workers.spark.parallelism
 
+    def sample(self, sources: Sequence[Source], places: Sequence[tuple[int, int]]) -> list[tuple[int, int, bytes]]:
+        """Look there by jobs: by one, but where a record is longer than what is looked at. SparkError.
+
+        What is packed is unpacked once, for all places in it.
+        """
+        packed: dict[int, list[int]] = {}
+        looks = []
+        for source, offset in places:
+            if sources[source].whole:
+                packed.setdefault(source, []).append(offset)
+            else:
+                looks.append(_Look(source, max(offset - 1, 0), offset + LOOK_BYTES, (offset,)))
+        looks += (_Look(source, 0, sources[source].size, tuple(offsets)) for source, offsets in packed.items())
+        found = []
+        while looks:
+            seen = self._look(sources, looks)
+            found += [(looks[number].source, offset, time) for number, offset, time in seen]
+            vain = set(range(len(looks))) - {number for number, *_ in seen}
+            looks = [look.farther() for look in map(looks.__getitem__, vain) if look.end < sources[look.source].size]
+        return found
+
+    def _look(self, sources: Sequence[Source], looks: Sequence["_Look"]) -> list[tuple[int, int, bytes]]:
+        """Return number of the look, offset and time of what is found."""
+        chunks = [
+            Chunk(number, look.source, look.start, min(look.end, sources[look.source].size))
+            for number, look in enumerate(looks)
+        ]
+        task = SamplingTask([look.offsets for look in looks])
+        return self.workers.run(task.run, _groups(sources, chunks, CHUNK_BYTES))
+
     def scatter(
         self,
         sources: Sequence[Source],
@@ -51,22 +84,42 @@ class There:
         chunk_bytes: int,
     ) -> "_Scattered[Note]":
         """Run a first round. SparkError, and any KafkatoolError of a task."""
-        groups = [
-            [request for chunk in group for request in _requests(sources[chunk.source], chunk)]
-            for group in grouped(chunks, chunk_bytes)
-        ]
+        groups = _groups(sources, chunks, chunk_bytes)
         task = ReadingTask(reading, buckets)
 
         def first_round(context: Any) -> tuple[Any, list[Any]]:
-            found = self.workers.frames(context, groups).mapPartitions(task.run) if groups else context.emptyRDD()
-            shuffled = found.partitionBy(buckets + 1, itself)
+            found = self.workers.frames(context, groups).mapPartitions(task.run)
+            shuffled = by_number(context, found, buckets + 1)
             return shuffled, context.runJob(shuffled, notes_of, [buckets])
 
         shuffled, notes = self.workers.spark.with_context(first_round, tasks=len(groups) + 1)
-        for _, note in notes:
+        for _, note, _ in notes:
             if isinstance(note, KafkatoolError):
                 raise note
-        return _Scattered(self.workers, shuffled, buckets, [note for _, note in sorted(notes, key=itemgetter(0))])
+        filled = frozenset(bucket for *_, own in notes for bucket in own)
+        told = [note for _, note, _ in sorted(notes, key=itemgetter(0))]
+        return _Scattered(self.workers, shuffled, buckets, told, filled)
+
+
+class _Look(NamedTuple):
+    """Bytes of a source to be looked through for the first records at or after offsets."""
+
+    source: int
+    start: int
+    end: int
+    offsets: tuple[int, ...]
+
+    def farther(self) -> Self:
+        """Return a longer one, for a record that begins beyond its end."""
+        return self._replace(end=self.start + (self.end - self.start) * 16)
+
+
+def _groups(sources: Sequence[Source], chunks: Sequence[Chunk], chunk_bytes: int) -> list[list[str]]:
+    """Return the requests for the chunks, in groups for a task each."""
+    return [
+        [request for chunk in group for request in _requests(sources[chunk.source], chunk)]
+        for group in grouped(chunks, chunk_bytes)
+    ]
 
 
 def _requests(source: Source, chunk: Chunk) -> Iterator[str]:
@@ -83,10 +136,11 @@ def _requests(source: Source, chunk: Chunk) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class RemoteParts:
-    """A result as an RDD of pieces of text, in order."""
+    """A result as an RDD of pieces of text, in order. ``filled`` are the partitions that hold any."""
 
     workers: Workers
     pieces: Any
+    filled: frozenset[int]
 
     def write_to(self, output: BinaryIO) -> None:
         """Write all of it through the driver, which holds a part at a time. SparkError, OSError."""
@@ -101,6 +155,7 @@ class _Scattered(Generic[Note]):
     shuffled: Any
     buckets: int
     notes: list[Note]
+    filled: frozenset[int]
 
     def each(self, function: Callable[[Iterator[Entry]], Result], buckets: Sequence[int] | None = None) -> list[Result]:
         chosen = list(range(self.buckets) if buckets is None else buckets)
@@ -110,9 +165,8 @@ class _Scattered(Generic[Note]):
 
     def parts(self, function: Callable[[Iterator[Entry]], Iterator[bytes]]) -> RemoteParts:
         task = PartTask(self.buckets, function)
-        return RemoteParts(
-            self.workers, self.workers.spark.with_context(lambda _: self.shuffled.mapPartitionsWithIndex(task.run))
-        )
+        pieces = self.workers.spark.with_context(lambda _: self.shuffled.mapPartitionsWithIndex(task.run))
+        return RemoteParts(self.workers, pieces, self.filled)
 
     def in_order(self, function: Sorting[Result], most: int) -> tuple[Callable[[], Iterator[Entry]], list[Result]]:
         task = OrderTask(most, function)

@@ -8,14 +8,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from kafkatool.core.errors import UsageError
 from kafkatool.core.statelog.sources.chunks import Chunk
 from kafkatool.core.statelog.sources.files import LOG_NAME, STDIN, OpenedLogs, look_into, rank
 from kafkatool.core.statelog.sources.source import Source
 from kafkatool.core.statelog.sources.spool import GZIP_MAGIC
-from kafkatool.core.statelog.there.ranges import requests
+from kafkatool.core.statelog.spark.hadoop_names import hadoop_name
+from kafkatool.core.statelog.there.ranges import Listed, requests
 from kafkatool.core.statelog.there.surveys import EDGE_BYTES, CutTask, Survey, edges_of, unpacked
 from kafkatool.core.statelog.there.workers import Workers
 
@@ -24,16 +24,11 @@ _GROUP_BYTES = 64 * 1024 * 1024
 _GROUP_FILES = 100
 
 
-class _Found(NamedTuple):
-    uri: str
-    size: int
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class RemoteFile:
     """A file elsewhere, for the driver."""
 
-    uri: str
+    listed: Listed
     survey: Survey
     workers: Workers
 
@@ -42,8 +37,8 @@ class RemoteFile:
         if (known := self.survey.read(start, end)) is not None:
             return known
         if self.survey.packed is None:
-            return self.workers.read(self.uri, start, end)
-        return self.workers.first(CutTask(start, end).cut, list(requests("-", self.uri, 0, self.survey.packed)))
+            return self.workers.read(self.listed, start, end)
+        return self.workers.first(CutTask(start, end).cut, list(requests("-", self.listed, 0, self.survey.packed)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +67,7 @@ class RemoteExtent:
         packed = self.file.survey.packed
         header = f"{','.join(map(str, chunk))},{number},{'-' if packed is None else f'{start}-{end}'}"
         place = (start, end) if packed is None else (0, packed)
-        return requests(header, self.file.uri, *place)
+        return requests(header, self.file.listed, *place)
 
 
 def is_remote(name: str) -> bool:
@@ -94,25 +89,25 @@ def open_remote(
     """
     if STDIN in paths:
         raise UsageError("standard input is here, not where the work is done: name a file")
-    found = workers.spark.with_context(lambda _: _find(workers, [*uris, *(path.resolve().as_uri() for path in paths)]))
+    names = [*uris, *(hadoop_name(path.resolve()) for path in paths)]
+    found = workers.spark.with_context(lambda _: _find(workers, names))
     found.sort(key=lambda file: rank(Path(file.uri)))
-    surveys = _look(workers, found)
     sources, broken = [], []
-    for file, survey in zip(found, surveys, strict=True):
+    for file, survey in _look(workers, found):
         name = file.uri.removeprefix("file:") if paths else file.uri
         if not survey.complete:
             broken.append(name)
-        sources.append(Source(name, "", (RemoteExtent(RemoteFile(file.uri, survey, workers), 0, survey.size),)))
+        sources.append(Source(name, "", (RemoteExtent(RemoteFile(file, survey, workers), 0, survey.size),)))
     return look_into(sources, broken, labels=labels, join_rolled=join_rolled)
 
 
-def _find(workers: Workers, uris: Sequence[str]) -> list[_Found]:
+def _find(workers: Workers, uris: Sequence[str]) -> list[Listed]:
     from py4j.protocol import Py4JJavaError
 
-    found: dict[str, _Found] = {}
+    found: dict[str, Listed] = {}
     for uri in uris:
         try:
-            files = [_Found(name, size) for name, size in workers.listed(uri, LOG_NAME)]
+            files = list(workers.listed(uri, LOG_NAME))
         except Py4JJavaError as e:
             raise UsageError(f"{uri}: {str(e.java_exception).splitlines()[0]}") from e
         if not files:
@@ -121,23 +116,24 @@ def _find(workers: Workers, uris: Sequence[str]) -> list[_Found]:
     return list(found.values())
 
 
-def _look(workers: Workers, found: Sequence[_Found]) -> list[Survey]:
+def _look(workers: Workers, found: Sequence[Listed]) -> Iterator[tuple[Listed, Survey]]:
     """Return what is to be known of each file, by one job, and by a second one of gzip files."""
     asked = []
     for number, file in enumerate(found):
         edge = min(file.size, EDGE_BYTES)
         ranges = [("h", 0, edge), *[("t", file.size - edge, file.size)] * (file.size > edge)]
-        asked.append([r for kind, start, end in ranges for r in requests(f"{number},{kind}", file.uri, start, end)])
+        asked.append([r for kind, start, end in ranges for r in requests(f"{number},{kind}", file, start, end)])
     edges = dict(workers.run(edges_of, _in_groups(asked, [EDGE_BYTES * 2] * len(asked))))
-    surveys = []
+    files, surveys = [], []
     for number, file in enumerate(found):
-        head = edges[f"{number},h"]
-        surveys.append(Survey(file.size, head[1], edges.get(f"{number},t", head)[1]))
-    packed = [number for number in range(len(found)) if edges[f"{number},h"][0] == GZIP_MAGIC]
-    asked = [list(requests(str(number), found[number].uri, 0, found[number].size)) for number in packed]
-    for name, survey in workers.run(unpacked, _in_groups(asked, [found[number].size * 10 for number in packed])):
-        surveys[int(name)] = replace(survey, packed=found[int(name)].size)
-    return surveys
+        first, head = edges[f"{number},h"]
+        files.append(file.with_first(first))
+        surveys.append(Survey(file.size, head, edges[f"{number},t"][1] if f"{number},t" in edges else head))
+    packed = [number for number in range(len(found)) if edges[f"{number},h"][0].startswith(GZIP_MAGIC)]
+    asked = [list(requests(str(number), files[number], 0, files[number].size)) for number in packed]
+    for name, survey in workers.run(unpacked, _in_groups(asked, [files[number].size * 10 for number in packed])):
+        surveys[int(name)] = replace(survey, packed=files[int(name)].size)
+    return zip(files, surveys, strict=True)
 
 
 def _in_groups(asked: Sequence[list[str]], sizes: Sequence[int]) -> list[list[str]]:

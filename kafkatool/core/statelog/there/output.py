@@ -2,8 +2,12 @@
 
 They are written beside the name that was asked for and renamed when all is there: nothing but a whole result ever has
 that name, whatever dies. Object stores rename by copying; theirs is the time it takes.
+
+A committer goes by what this machine sees: of workers that wrote to disks of their own it finds nothing, and calls that a
+success. So the part files are held against the parts that have something in them.
 """
 
+import re
 import uuid
 from typing import Any
 
@@ -15,18 +19,20 @@ from kafkatool.core.statelog.there.carrier import RemoteParts
 from kafkatool.core.statelog.there.tasks import without_end
 from kafkatool.core.statelog.there.workers import Session
 
+_PART = re.compile(r"part-(\d+)-")
+
 
 def check_new(spark: Session, uri: str) -> None:
     """Refuse a name that is taken, before any work is done. UsageError, SparkError."""
-    spark.with_context(lambda context: _free(context, uri))
+    spark.with_context(lambda context: free_target(context, uri))
 
 
 def save(parts: RemoteParts, uri: str, *, form: str = "text", utc: bool = False) -> None:
     """Write lines as part files whose names sort in their order, or, rows of JSON, as Parquet. UsageError, SparkError."""
-    parts.workers.spark.with_context(lambda context: _save(context, parts.pieces, uri, form == "parquet", utc))
+    parts.workers.spark.with_context(lambda context: _save(context, parts, uri, form == "parquet", utc))
 
 
-def _free(context: Any, uri: str) -> tuple[Any, Any]:
+def free_target(context: Any, uri: str) -> tuple[Any, Any]:
     """Return the file system and the path of a name that is not taken."""
     from py4j.protocol import Py4JJavaError
 
@@ -40,15 +46,15 @@ def _free(context: Any, uri: str) -> tuple[Any, Any]:
     raise UsageError(f"{uri} exists; a result is a directory of its own: name a new one")
 
 
-def _save(context: Any, pieces: Any, uri: str, parquet: bool, utc: bool) -> None:
-    files, target = _free(context, uri)
+def _save(context: Any, parts: RemoteParts, uri: str, parquet: bool, utc: bool) -> None:
+    files, target = free_target(context, uri)
     classes = jvm(context)
     temporary = classes.org.apache.hadoop.fs.Path(
         target.getParent(), f".{target.getName()}.{uuid.uuid4().hex[:12]}.tmp"
     )
     session = classes.org.apache.spark.sql.classic.SparkSession.builder().getOrCreate()
     encoders = classes.org.apache.spark.sql.Encoders
-    lines = session.createDataset(java_bytes(pieces.map(without_end)).rdd(), encoders.BINARY())
+    lines = session.createDataset(java_bytes(parts.pieces.map(without_end)).rdd(), encoders.BINARY())
     text = lines.selectExpr(java_strings(context, "cast(value as string) as value"))
     try:
         if parquet:
@@ -59,9 +65,24 @@ def _save(context: Any, pieces: Any, uri: str, parquet: bool, utc: bool) -> None
             rows.write().option("compression", "zstd").parquet(str(temporary))
         else:
             text.write().option("lineSep", "\n").text(str(temporary))
-        _free(context, uri)
+        _check_whole(files, temporary, parts.filled, uri)
+        free_target(context, uri)
         if not files.rename(temporary, target):
             raise KafkatoolError(f"{uri}: the result could not be given its name")
+        if files.exists(inside := classes.org.apache.hadoop.fs.Path(target, temporary.getName())):
+            files.delete(inside, True)  # a directory made just now, into which the result was moved
+            raise UsageError(f"{uri} exists; a result is a directory of its own: name a new one")
     except BaseException:
         files.delete(temporary, True)
         raise
+
+
+def _check_whole(files: Any, directory: Any, filled: frozenset[int], uri: str) -> None:
+    """Refuse a result of which this machine does not see every part that holds something. KafkatoolError."""
+    names = (str(status.getPath().getName()) for status in files.listStatus(directory))
+    found = {int(part[1]) for name in names if (part := _PART.match(name))}
+    if missing := filled - found:
+        raise KafkatoolError(
+            f"{uri}: {len(missing)} of {len(filled)} parts of the result cannot be seen from here: the workers wrote to "
+            "disks of their own; name an URI that they and this machine share"
+        )

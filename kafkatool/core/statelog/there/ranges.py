@@ -5,14 +5,19 @@ neither side holds more than a frame of a large file at a time.
 """
 
 import io
+import zlib
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from kafkatool.core.statelog.sources.spool import BROKEN_GZIP, unpacked_pieces
 
 FRAME_BYTES = 4 * 1024 * 1024
 """Read of a file at a time."""
+
+
+FIRST_BYTES = 256
+"""Of a log's beginning, by which another that was given its name is told from it: a record with its time."""
 
 
 class Frame(NamedTuple):
@@ -22,13 +27,29 @@ class Frame(NamedTuple):
     data: bytes
 
 
-def requests(header: str, uri: str, start: int, end: int) -> Iterator[str]:
+class Listed(NamedTuple):
+    """A file as it was when it was listed; ``first`` is the checksum of its first bytes, once it is known."""
+
+    uri: str
+    size: int
+    modified: int
+    first: int | None = None
+
+    def with_first(self, data: bytes) -> Self:
+        """Return it with the checksum, from what its beginning holds."""
+        return self._replace(first=zlib.crc32(data[:FIRST_BYTES]))
+
+
+def request(header: str, file: Listed, start: int, end: int) -> str:
+    """Return the request for a range."""
+    first = "" if file.first is None else file.first
+    return f"{header}\t{start}\t{end - start}\t{file.size}\t{file.modified}\t{first}\t{file.uri}"
+
+
+def requests(header: str, file: Listed, start: int, end: int) -> Iterator[str]:
     """Yield the requests for a range, each of a frame at most; one also for an empty range."""
-    at = start
-    while at < end or at == start:
-        length = min(end - at, FRAME_BYTES)
-        yield f"{header}\t{uri}\t{at}\t{length}"
-        at += max(length, 1)
+    for at in range(start, max(end, start + 1), FRAME_BYTES):
+        yield request(header, file, at, min(at + FRAME_BYTES, end))
 
 
 def frame_of(data: bytes) -> Frame:

@@ -31,12 +31,12 @@ def pack(directory: Path) -> Path:
 def ship(context: Any, directory: Path) -> Any:
     """Send our code to all workers; return the reader of ranges, an object of the JVM, which is sent along. Py4JError."""
     packed = pack(directory)
-    context.addPyFile(str(packed))
+    context.addPyFile(packed.as_uri())  # these are real URIs
     while str(packed) in sys.path:  # it is for the workers: we have the package itself
         sys.path.remove(str(packed))
     jar = directory / "kafkatool-reader.jar"
     loader = compile_java(context, READER_CLASS, jar)
-    java_context(context).addJar(str(jar))
+    java_context(context).addJar(jar.as_uri())
     return java_new(context, loader.loadClass(READER_CLASS))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kafkatool.core.statelog.sources.spool import BROKEN_GZIP
-from kafkatool.core.statelog.there.ranges import by_header, cut, unpack, unpack_sound
+from kafkatool.core.statelog.there.ranges import FIRST_BYTES, by_header, cut, unpack, unpack_sound
 
 EDGE_BYTES = 72 * 1024
 """Of a file's beginning and end; what the driver looks at is within 64 KB of them."""
@@ -32,10 +32,10 @@ class Survey:
 
 
 def edges_of(frames: Iterator[bytes]) -> Iterator[tuple[str, tuple[bytes, bytes]]]:
-    """Yield for each header the first two bytes of its range, and the range packed."""
+    """Yield for each header the first bytes of its range, and the range packed."""
     for header, pieces in by_header(frames):
         data = b"".join(pieces)
-        yield header.decode(), (data[:2], zlib.compress(data, 1))
+        yield header.decode(), (data[:FIRST_BYTES], zlib.compress(data, 1))
 
 
 def unpacked(frames: Iterator[bytes]) -> Iterator[tuple[str, Survey]]:

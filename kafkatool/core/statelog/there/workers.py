@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.statelog.spark.pyspark_private import bytes_rdd, java_context, jvm
+from kafkatool.core.statelog.there.ranges import Listed, request
 from kafkatool.core.statelog.there.shipping import ship
 
 Result = TypeVar("Result")
@@ -51,15 +53,23 @@ class Workers:
         """Return the first thing that ``function`` makes of one group's frames. SparkError."""
         return self.run(function, [group])[0]
 
-    def listed(self, uri: str, word: str) -> Iterator[tuple[str, int]]:
-        """Yield URI and size of the files that a path or pattern names; of a directory, those with the word in their name.
+    def listed(self, uri: str, word: str) -> Iterator[Listed]:
+        """Yield the files that a path or pattern names; of a directory, those with the word in their name.
 
         Py4JJavaError if the connector refuses.
         """
         for line in filter(None, self._reader.list(uri, word).split("\n")):  # names may hold what splitlines cuts at
-            name, _, size = line.rpartition("\t")
-            yield name, int(size)
+            size, modified, name = line.split("\t", 2)
+            yield Listed(name, int(size), int(modified))
 
-    def read(self, uri: str, start: int, end: int) -> bytes:
-        """Return bytes of a file, to the driver. SparkError."""
-        return self.spark.with_context(lambda _: bytes(self._reader.read(uri, str(start), str(end - start))))
+    def read(self, file: Listed, start: int, end: int) -> bytes:
+        """Return bytes of a file, to the driver. KafkatoolError."""
+        return self.spark.with_context(lambda _: self._read(request("", file, start, end)))
+
+    def _read(self, asked: str) -> bytes:
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            return bytes(self._reader.read(asked))
+        except Py4JJavaError as e:
+            raise KafkatoolError(str(e.java_exception.getMessage())) from e

@@ -1,5 +1,5 @@
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -111,11 +111,11 @@ class _Looked(set[int]):
     def __init__(self, state: ProducerState, high_watermark: int) -> None:
         super().__init__({state.first_open(-1)})
         self.seen: list[int] = []
-        self._look = lambda: state.last_stable_offset(high_watermark)
+        self._state, self._high_watermark = state, high_watermark
 
-    def discard(self, start: int) -> None:
+    def discard(self, start: object) -> None:
         super().discard(start)
-        self.seen.append(self._look())
+        self.seen.append(self._state.last_stable_offset(self._high_watermark))
 
 
 @pytest.mark.spec("TXN-63", "BRK-107")
@@ -128,21 +128,21 @@ def test_a_reader_in_the_midst_of_an_end_does_not_see_it_ended() -> None:
     assert looked.seen == [50]
 
 
-class _Shared(dict[int, int]):
-    """Ended transactions; between a reader's look at one and its next step another forgets it."""
-
-    def items(self) -> Any:
-        found = dict(self)
-        self.clear()
-        return found.items()
-
-
 @pytest.mark.spec("TXN-63")
 def test_two_readers_may_forget_the_same_end() -> None:
     state = ProducerState()
     state.record(_header(0, attributes=0x10), 50, 1000)
     state.end_transaction(_header(-1), 60, 1)
-    state._ended = _Shared(state._ended)  # noqa: SLF001  # readers hold no lock
+    ended: dict[int, int] = state._ended  # noqa: SLF001  # readers hold no lock
+
+    class Open(set[int]):
+        """Looked at first; then another reader forgets the end."""
+
+        def __iter__(self) -> Iterator[int]:
+            ended.clear()
+            return super().__iter__()
+
+    state._open = Open()  # noqa: SLF001
     assert state.last_stable_offset(61) == 61
 
 

@@ -12,14 +12,17 @@ from typing import Any
 import pytest
 
 from kafkatool.core.errors import KafkatoolError
+from kafkatool.core.statelog.jobs import ordered_merge
 from kafkatool.core.statelog.jobs.carrier import Logs
+from kafkatool.core.statelog.jobs.cuts import MOST_RANGES
 from kafkatool.core.statelog.jobs.gathering import gather
-from kafkatool.core.statelog.jobs.here import Here
+from kafkatool.core.statelog.jobs.here import Here, PartFiles
 from kafkatool.core.statelog.jobs.merge import Merged, merge, plan_merge, replacing
 from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
 from kafkatool.core.statelog.lines.grammar import record_time
 from kafkatool.core.statelog.lines.selection import Counts, Selection
 from kafkatool.core.statelog.merging.merge_slice import SliceMerger
+from kafkatool.core.statelog.sources import spilling
 from kafkatool.core.statelog.sources.files import open_logs
 from kafkatool.core.statelog.sources.slices import plan_slices
 from kafkatool.core.statelog.sources.spool import spool
@@ -34,6 +37,7 @@ from tests.core.statelog.logs import (
     record,
     source,
     story,
+    written,
 )
 
 TIME = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}")
@@ -260,6 +264,39 @@ def test_the_number_of_cores_changes_the_slices_and_not_the_bytes(
             assert len(merged.parts) > 2
             texts.append((text_of(merged), merged.counts))
     assert texts[0] == texts[1] == texts[2]
+
+
+@pytest.mark.spec("SCL-8", "SCL-22X")
+@pytest.mark.parametrize("as_rows", [False, True])
+def test_a_range_of_which_memory_holds_little_is_in_order_all_the_same(
+    as_rows: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with spool() as own:
+        sources = open_logs(story("1.1.1"), own).sources
+        results = []
+        for held in (spilling.MOST_HELD, 50):
+            monkeypatch.setattr(spilling, "MOST_HELD", held)
+            logs = Logs(sources, (None,) * len(sources))
+            merged = merge_ordered(logs, Selection(), Here(InProcess(), own), as_rows=as_rows)
+            results.append(written(merged.parts))
+    assert results[0] == results[1]
+    assert results[0].count(b"\n") > 2000
+
+
+@pytest.mark.spec("SCL-8", "SCL-22X")
+def test_there_are_never_more_ranges_than_names_of_part_files_that_sort(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = source(tmp_path / "log", b"".join(record(f"00,{n:03d}") for n in range(1000)))
+    parts = []
+    for most in (MOST_RANGES, 7):
+        monkeypatch.setattr(ordered_merge, "MOST_RANGES", most)
+        carrier = Here(InProcess(), tmp_path)
+        merged = merge_ordered(Logs((log,), (None,)), Selection(), carrier, as_rows=False, chunk_bytes=log.size // 50)
+        assert isinstance(merged.parts, PartFiles)
+        assert written(merged.parts) == log.read(0, log.size)
+        parts.append(len(merged.parts))
+    assert parts[0] > 40 and parts[1] == 7
 
 
 class Weighing(InProcess):

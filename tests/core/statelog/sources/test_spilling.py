@@ -1,9 +1,11 @@
 """What does not fit into memory lies in a file, and is read as if it did."""
 
 import resource
+import shutil
 from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -54,6 +56,19 @@ def test_few_items_are_in_memory_and_no_file_is_left(tmp_path: Path, monkeypatch
     assert not list(tmp_path.iterdir())
     del many, item
     assert not open_below(tmp_path)
+
+
+def test_of_several_disks_the_one_with_most_room_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = {"full": 10, "roomy": 30, "half": 20}
+    for name in free:
+        (tmp_path / name).mkdir()
+    disks = ",".join(str(tmp_path / name) for name in (*free, "gone"))
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", disks)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free[Path(path).name]))
+    monkeypatch.setattr(spilling, "MOST_HELD", 2)
+    many = in_order([3, 1, 2])
+    assert list(many) == [1, 2, 3]
+    assert open_below(tmp_path / "roomy") and not open_below(tmp_path / "full")
 
 
 @pytest.mark.spec("SCL-22X")

@@ -19,6 +19,7 @@ from kafkatool.core.statelog.spark.pyspark_private import (
     CONNECTION_FILE,
     PORT,
     SECRET,
+    by_number,
     bytes_rdd,
     driver_loader,
     java_bytes,
@@ -55,6 +56,14 @@ def test_bytes_pass_between_python_and_the_jvm_as_they_are(spark: Spark) -> None
         return list(bytes_rdd(context, java).collect())  # pyspark.core.rdd.RDD(jrdd, context, NoOpSerializer())
 
     assert spark.with_context(pass_both_ways) == [b"\xff\n", b""]
+
+
+def test_bytes_go_to_the_partition_that_is_named(spark: Spark) -> None:
+    def bring_together(context: Any) -> list[list[bytes]]:
+        given = [part for pair in ((2, b"c"), (0, b"a"), (2, b"d")) for part in (struct.pack("!q", pair[0]), pair[1])]
+        return list(by_number(context, context.parallelize(given, 1), 3).glom().collect())
+
+    assert spark.with_context(bring_together) == [[b"a"], [], [b"c", b"d"]], "PairwiseRDD: numbers and bytes in turn"
 
 
 def test_arrays_and_objects_of_the_jvm_can_be_made(spark: Spark) -> None:
