@@ -55,12 +55,16 @@ Part: TypeAlias = Send | Poll | Commit
 
 
 class Rebalance(NamedTuple):
-    """What a group told a member: ``what`` is assigned, revoked or lost."""
+    """What a group told a member: ``what`` is assigned, revoked or lost.
+
+    ``part``: the micro-operation during which it was told; what this one and those behind it polled came afterwards.
+    """
 
     what: str
     keys: tuple[int, ...]
     generation: int | None
     time: int
+    part: int = 0
 
 
 class Operation:
@@ -88,8 +92,7 @@ class Operation:
         self.generation: int | None = get("generation")
         self.isolation: str | None = get("isolation")
         self.from_start: bool = get("from") == "start"
-        events = get("rebalance")
-        self.rebalance = [Rebalance(e["what"], tuple(e["keys"]), e["generation"], e["time"]) for e in events or ()]
+        self.rebalance = [_rebalance(event) for event in get("rebalance") or ()]
 
     @property
     def moved(self) -> Collection[int]:
@@ -290,6 +293,10 @@ def _poll(part: list[Any]) -> Poll:
 
 def _commit(part: list[Any]) -> Commit:
     return Commit({int(key): offset for key, offset in part[1].items()}, part[2])
+
+
+def _rebalance(event: Mapping[str, Any]) -> Rebalance:
+    return Rebalance(event["what"], tuple(event["keys"]), event["generation"], event["time"], event.get("part", 0))
 
 
 _PARTS: Final[Mapping[str, Callable[[list[Any]], Part]]] = {"send": _send, "poll": _poll, "offsets": _commit}

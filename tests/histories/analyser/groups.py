@@ -132,21 +132,23 @@ def resumes(versions: Versions) -> Iterator[Resume]:
         if operation.f in ASSIGNING and operation.type != FAIL:
             kept = () if operation.from_start else operation.value or ()
             fresh = {of: event for of, event in fresh.items() if of[0] != operation.process or of[1] in kept}
-        lost = set()
-        for event in operation.rebalance:
-            for key in event.keys:
-                fresh.pop((operation.process, key), None)
-                if event.what != "assigned":
-                    lost.add(key)  # what is polled of it in this operation may be from before
-                elif operation.group is not None:
-                    fresh[operation.process, key] = event
-        if operation.completed == NEVER:
-            continue
+        events = list(operation.rebalance)
         for number, part in enumerate(operation.parts):
+            while events and events[0].part <= number:
+                _hear(fresh, operation, events.pop(0))
             for key, (offsets, _) in part.runs.items() if type(part) is Poll else ():
                 assigned = fresh.pop((operation.process, key), None)
-                if assigned is not None and key not in lost:
+                if assigned is not None:
                     yield Resume(operation, number, key, offsets[0], assigned)
+        for event in events:
+            _hear(fresh, operation, event)
+
+
+def _hear(fresh: dict[tuple[Process, int], Rebalance], operation: Operation, event: Rebalance) -> None:
+    for key in event.keys:
+        fresh.pop((operation.process, key), None)
+        if event.what == "assigned" and operation.group is not None:
+            fresh[operation.process, key] = event
 
 
 def _judged(versions: Versions, committed: _Committed, resume: Resume) -> Iterator[Finding]:

@@ -195,7 +195,9 @@ def generation(entries: Entries, chance: random.Random) -> None:
     if of_groups := [each for each in _told(entries) if "generation" in each]:
         entry = chance.choice(of_groups)
         entry["generation"] = chance.choice([None, 1, 2, 3])
-        for event in entry["rebalance"]:
+        parts = sorted(chance.choices(range(4), k=len(entry["rebalance"])))
+        for event, part in zip(entry["rebalance"], parts, strict=True):
+            event["part"] = part
             event["what"] = chance.choice(["assigned", "revoked", "lost", event["what"], event["what"]])
             event["generation"] = chance.choice([event["generation"], None, 1, 2])
 
