@@ -62,7 +62,9 @@ def _label(batches: list[list[int]] | None, offsets: list[int]) -> str:
     if len({producer for producer, _ in copies}) > 1:
         return "another producer"
     epochs = [epoch for _, epoch in copies]
-    return "renumbered" if all(a < b for a, b in itertools.pairwise(epochs)) else "same epoch"
+    if not all(a < b for a, b in itertools.pairwise(epochs)):
+        return "same epoch"
+    return "renumbered in a transaction" if any(batch[5] for batch in held if batch is not None) else "renumbered"
 
 
 def lost_writes(versions: Versions) -> Iterator[Finding]:

@@ -144,7 +144,15 @@ def insert(entries: Entries, chance: random.Random) -> None:
 def _batches(chance: random.Random) -> list[list[Any]]:
     bases = sorted(chance.sample(range(120), chance.randint(0, 12)))
     return [
-        [base, base + chance.randrange(30), chance.choice([-1, 7, 7, 8]), chance.randrange(3), 0, False, False]
+        [
+            base,
+            base + chance.randrange(30),
+            chance.choice([-1, 7, 7, 8]),
+            chance.randrange(3),
+            0,
+            chance.random() < 0.3,
+            False,
+        ]
         for base in bases
     ]
 
