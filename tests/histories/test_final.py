@@ -10,6 +10,7 @@ import pytest
 from tests.histories import final
 from tests.histories.analyser.notation import HEADER
 from tests.histories.analyser.verdict import judge
+from tests.histories.clients import facts
 from tests.histories.clients.librdkafka import Cell
 from tests.histories.history import OK, History, read_file
 from tests.histories.writer import HistoryWriter
@@ -37,9 +38,9 @@ class Played:
 
 def judged(played: Played, directory: Path, monkeypatch: pytest.MonkeyPatch) -> History:
     """Read what was sent, one value to each key, as the last phase does."""
-    monkeypatch.setattr(final.facts, "ask_ends", played.ask_ends)
-    monkeypatch.setattr(final.facts, "ask_committed", lambda *_: {})
-    monkeypatch.setattr(final.facts, "read_batches", lambda *_: {})
+    monkeypatch.setattr(facts, "ask_ends", played.ask_ends)
+    monkeypatch.setattr(facts, "ask_committed", lambda *_: {})
+    monkeypatch.setattr(facts, "read_batches", lambda *_: {})
     monkeypatch.setattr(final, "_read", played.read)
     monkeypatch.setattr(final, "time", SimpleNamespace(monotonic=lambda: played.now))
     with HistoryWriter(directory / "h", HEADER) as writer:
