@@ -20,24 +20,32 @@ _FIRST_PROCESS: Final = 1_000_000
 def read_everything(
     bootstrap: str, cell: Cell, writer: HistoryWriter, keys: Sequence[int], groups: Sequence[str]
 ) -> None:
-    """Read each key to its end, beginning anew with fresh clients; then tell positions, commits, ends and batches."""
+    """Read each key to its end, beginning anew with fresh clients; then tell positions, commits, ends and batches.
+
+    Ends that have grown meanwhile are read to as well: the marker of a transaction whose time is up comes when it likes,
+    also to a partition that holds nothing else of it and kept no reader waiting.
+    """
     process, ends, positions = _FIRST_PROCESS, dict[int, tuple[int, int]](), dict[int, int]()
+    told: dict[int, int] | None = None
     deadline = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < deadline:
-        process += 1  # a transaction left open may be aborted while keys are read: they end later then
-        ends |= _tell(writer, process, "ends", lambda: facts.ask_ends(bootstrap, keys), isolation="read_uncommitted")
-        if not ends:
-            continue
+    while True:
         process += 1
+        ends |= _tell(writer, process, "ends", lambda: facts.ask_ends(bootstrap, keys), isolation="read_uncommitted")
         left = [key for key in keys if key not in ends or positions.get(key, -1) < ends[key][1]]
-        if not left:
+        is_over = time.monotonic() >= deadline
+        if told == positions and (is_over or not left):
             break
-        positions |= _read(bootstrap, cell, writer, process, left, {k: ends[k][1] for k in left if k in ends}, deadline)
-    process += 1
-    _tell(writer, process, "final", lambda: positions)
-    for group in groups:
-        _tell(writer, process, "committed", lambda g=group: facts.ask_committed(bootstrap, g, keys), group=group)
-    _tell(writer, process, "ends", lambda: facts.ask_ends(bootstrap, keys), isolation="read_uncommitted")
+        process += 1
+        if is_over or not left:
+            told = dict(positions)
+            _tell(writer, process, "final", told.copy)
+            for group in groups:
+                _tell(
+                    writer, process, "committed", lambda g=group: facts.ask_committed(bootstrap, g, keys), group=group
+                )
+        elif ends:
+            to = {key: ends[key][1] for key in left if key in ends}
+            positions |= _read(bootstrap, cell, writer, process, left, to, deadline)
     if ends:
         _tell(writer, process, "batches", lambda: facts.read_batches(bootstrap, keys, ends))
 

@@ -5,7 +5,7 @@ record tells (committed offsets, ends of logs) are operations, too. docs/histori
 """
 
 import gc
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -55,20 +55,24 @@ Part: TypeAlias = Send | Poll | Commit
 
 
 class Rebalance(NamedTuple):
-    """What a group told a member: ``what`` is assigned, revoked or lost."""
+    """What a group told a member: ``what`` is assigned, revoked or lost.
+
+    ``part``: the micro-operation during which it was told; what this one and those behind it polled came afterwards.
+    """
 
     what: str
     keys: tuple[int, ...]
     generation: int | None
     time: int
+    part: int = 0
 
 
 class Operation:
     """One operation of one process, from the line that asks to the line that tells."""
 
     __slots__ = (
-        "completed", "ended_at", "f", "from_start", "generation", "group", "invoked", "isolation", "member", "parts",
-        "process", "rebalance", "time", "time_invoked", "type", "value",
+        "commits", "completed", "ended_at", "f", "from_start", "generation", "group", "invoked", "isolation", "member",
+        "parts", "polls", "process", "rebalance", "sends", "time", "time_invoked", "transactional", "type", "value",
     )  # fmt: skip
 
     def __init__(self, asked: Mapping[str, Any], told: Mapping[str, Any], parts: list[Part], value: Any) -> None:
@@ -88,29 +92,19 @@ class Operation:
         self.generation: int | None = get("generation")
         self.isolation: str | None = get("isolation")
         self.from_start: bool = get("from") == "start"
-        events = get("rebalance")
-        self.rebalance = [Rebalance(e["what"], tuple(e["keys"]), e["generation"], e["time"]) for e in events or ()]
+        self.transactional = self.f == "txn"
+        # Most operations lack most of these, and there are millions.
+        self.rebalance: Sequence[Rebalance] = [_rebalance(event) for event in get("rebalance") or ()] or ()
+        self.sends: Sequence[Send] = [part for part in parts if type(part) is Send] or ()
+        self.polls: Sequence[Poll] = [part for part in parts if type(part) is Poll] or ()
+        self.commits: Sequence[Commit] = [
+            Commit(part.offsets, self.outcome(part)) for part in parts if type(part) is Commit
+        ] or ()
 
     @property
     def moved(self) -> Collection[int]:
         """Return the keys that changed hands meanwhile, by what its group told."""
         return {key for event in self.rebalance for key in event.keys} if self.rebalance else ()
-
-    @property
-    def transactional(self) -> bool:
-        return self.f == "txn"
-
-    @property
-    def sends(self) -> list[Send]:
-        return [part for part in self.parts if type(part) is Send]
-
-    @property
-    def polls(self) -> list[Poll]:
-        return [part for part in self.parts if type(part) is Poll]
-
-    @property
-    def commits(self) -> list[Commit]:
-        return [Commit(part.offsets, self.outcome(part)) for part in self.parts if type(part) is Commit]
 
     def outcome(self, part: Send | Commit) -> str:
         """Return what became of a part: those of a transaction come out as it does."""
@@ -191,7 +185,7 @@ class _Reader:
 
     def take(self, entry: Mapping[str, Any]) -> None:
         try:
-            index, at, process, kind, f = (entry[name] for name in ("index", "time", "process", "type", "f"))
+            index, at, process, kind, f = entry["index"], entry["time"], entry["process"], entry["type"], entry["f"]
         except (KeyError, TypeError):
             raise self.malformed("lacks index, time, process, type or f") from None
         if index != len(self.times):
@@ -290,6 +284,10 @@ def _poll(part: list[Any]) -> Poll:
 
 def _commit(part: list[Any]) -> Commit:
     return Commit({int(key): offset for key, offset in part[1].items()}, part[2])
+
+
+def _rebalance(event: Mapping[str, Any]) -> Rebalance:
+    return Rebalance(event["what"], tuple(event["keys"]), event["generation"], event["time"], event.get("part", 0))
 
 
 _PARTS: Final[Mapping[str, Callable[[list[Any]], Part]]] = {"send": _send, "poll": _poll, "offsets": _commit}

@@ -290,7 +290,7 @@ def simulate(root: Path, mutant: Mutant) -> tuple[int, set[str]]:
         command = [sys.executable, "-m", "tests.histories.simulated", "--no-shrink", "--seeds", seeds]
         command += ["--operations", str(_SIMULATED_OPERATIONS), "--faults", faults]
         command += ["--compacted"] * mutant.compacted
-        environment = {**os.environ, "PYTHONPATH": str(root)}
+        environment = {**os.environ, "PYTHONPATH": str(root), "TMPDIR": str(root)}  # what is kept of it goes, too
         done = subprocess.run(
             command, cwd=root, env=environment, capture_output=True, text=True, timeout=_LIMIT_S, check=False
         )

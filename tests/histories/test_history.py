@@ -20,14 +20,15 @@ def test_what_a_writer_wrote_is_read_back(tmp_path: Path) -> None:
         told = [["send", 3, [5, 7], "ok"], ["poll", {3: [[5, 7], [6, None]]}], ["send", 3, [None, 8], "info"]]
         where = {"node": 2, "group": "g", "member": "m1", "generation": 4}
         event = {"what": "assigned", "keys": [3], "generation": 4, "time": 9}
-        writer.write(0, "ok", "mixed", [*told, ["offsets", {3: 7}, "ok"]], **where, rebalance=[event])
+        events = [event, event | {"part": 1}]
+        writer.write(0, "ok", "mixed", [*told, ["offsets", {3: 7}, "ok"]], **where, rebalance=events)
     history = read_file(tmp_path / "h")
     (operation,) = history.operations
     assert operation.sends == [(3, 7, 5, "ok", None), (3, 8, None, "info", None)]
     assert operation.polls[0].runs == {3: ((5, 6), (7, None))}
     assert operation.commits == [({3: 7}, "ok")]
     assert (operation.group, operation.member, operation.generation) == ("g", "m1", 4)
-    assert operation.rebalance == [("assigned", (3,), 4, 9)]
+    assert operation.rebalance == [("assigned", (3,), 4, 9, 0), ("assigned", (3,), 4, 9, 1)]
     assert len(history.faults) == 1
     assert history.times == sorted(history.times)
 

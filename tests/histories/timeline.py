@@ -91,20 +91,26 @@ def _lanes(history: History, shown: Sequence[Operation], odd: set[int]) -> Itera
 
 
 def _faults(history: History, first: int, last: int, scale: float, height: int) -> Iterator[str]:
+    for start, end, told in _spans(history, first, last):
+        if start < last and end > first:
+            left = _LEFT + (max(start, first) - first) * scale
+            width = (min(end, last) - max(start, first)) * scale
+            yield f"<rect class=fault x={left:.1f} y=0 width={width:.1f} height={height}>"
+            yield f"<title>{escape(told)}</title></rect>"
+
+
+def _spans(history: History, first: int, last: int) -> Iterator[tuple[int, int, str]]:
+    """Yield begin, end and words of each fault: the simulation tells its end when it begins."""
     begun: dict[int, int] = {}
-    for line in [*history.faults, {"time": last, "value": None}]:
-        value = line["value"]
-        if value is not None and value["begins"]:
+    for line in history.faults:
+        value, told = line["value"], ", ".join(line["value"]["faults"])
+        if "until" in value:
+            yield line["time"], value["until"], told
+        elif value["begins"]:
             begun[value["step"]] = line["time"]
-            continue
-        for step in list(begun) if value is None else [value["step"]]:
-            start = begun.pop(step, first)
-            if start < last and line["time"] > first:
-                x, end = max(start, first), min(line["time"], last)
-                told = "still" if value is None else ", ".join(value["faults"])
-                left, width = _LEFT + (x - first) * scale, (end - x) * scale
-                yield f"<rect class=fault x={left:.1f} y=0 width={width:.1f} height={height}>"
-                yield f"<title>{escape(told)}</title></rect>"
+        else:
+            yield begun.pop(value["step"], first), line["time"], told
+    yield from ((start, last, "still") for start in begun.values())
 
 
 def _offsets(history: History, key: int, odd: set[int]) -> Iterator[str]:

@@ -209,7 +209,7 @@ class Worker:
         done = _Parts(client, asked)
         done.play()
         over = done.type == INFO or client.broken
-        self._write(done.type, f, done.told, **({"end": True} if over else {}))
+        self._write(done.type, f, done.told, **done.sent_in, **({"end": True} if over else {}))
         if over:
             self._over()
 
@@ -233,7 +233,9 @@ class Worker:
         self._tell(client, done, ended)
 
     def _tell(self, client: Client, done: "_Parts", ended: Ended) -> None:
-        more: dict[str, Any] = {} if ended.asked_at is None else {"ended_at": ended.asked_at}
+        more: dict[str, Any] = {**done.sent_in}
+        if ended.asked_at is not None:
+            more["ended_at"] = ended.asked_at
         if not ended.goes_on:
             more["end"] = True
         self._write(ended.type, "txn", done.told, **more)
@@ -259,6 +261,7 @@ class _Parts:
         self.told: list[list[Any]] = []
         self.failed = False
         self.firsts: dict[int, int] = {}  # of each key polled: where it began
+        self.sent_in: dict[str, int | None] = {}  # the generation of the newest commit that was taken, if it is known
         self._client, self._asked, self._transactional, self._polled = client, asked, transactional, polled
         self._to_commit: dict[int, int] = {}
 
@@ -304,10 +307,13 @@ class _Parts:
         self.failed |= self._transactional and any(outcome != OK for _, outcome in outcomes)
 
     def _poll(self) -> None:
+        heard = len(self._client.events)
         try:
             runs = self._client.poll() if self._polled is None else self._polled
         except KafkaException:
             runs, self.failed = {}, True
+        for event in self._client.events[heard:]:  # of one call librdkafka delivers only what came afterwards
+            event["part"] = len(self.told)
         self.told.append(["poll", runs])
         for key, pairs in runs.items():
             self.firsts.setdefault(key, pairs[0][0])
@@ -317,6 +323,7 @@ class _Parts:
         offsets = {key: to for key, to in self._to_commit.items() if key in self._client.positions}
         self._to_commit = {}
         outcome = OK
+        generation = self._client.generation if offsets else None
         if offsets and self._transactional:
             try:
                 self._client.send_offsets(offsets)
@@ -324,4 +331,7 @@ class _Parts:
                 outcome, self.failed = INFO, True
         elif offsets:
             outcome = self._client.commit(offsets)
+        if offsets and outcome == OK:
+            is_known = generation is not None and self._client.generation == generation  # else the request's may be any
+            self.sent_in = {"generation": generation} if is_known else {}
         self.told.append(["offsets", offsets, outcome])

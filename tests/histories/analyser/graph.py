@@ -7,6 +7,7 @@ lies within a stretch that downward edges span; only what lies in one is made in
 from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias
 
 from tests.histories.analyser.versions import Finding, Versions, highest_of
@@ -58,6 +59,7 @@ class _Vertices:
         self.positions: list[float] = []
         self.of_value: dict[int, int] = {}
         self.of_operation: dict[int, range] = {}  # by the line of its invocation
+        self._orders = versions.orders
         for operation in versions.history.operations:
             if operation.transactional:
                 self._add_transaction(versions, operation)
@@ -96,12 +98,36 @@ class _Vertices:
         self.positions.append(position)
         return len(self.positions) - 1
 
+    @cached_property
+    def reads_from_above(self) -> list[tuple[float, float]]:
+        """The spans of wr edges that do not lead upwards: from writers positioned above their readers, or level."""
+        written = {value: self.positions[vertex] for value, vertex in self.of_value.items()}
+        rising = {key: order.rising(written) for key, order in self._orders.items()}
+        found = []
+        for vertex, position in enumerate(self.positions):
+            if type(self.parts[vertex]) is Send:
+                continue
+            for key, offsets, values in self.polled(vertex):
+                if rising[key].get(highest_of(offsets, values), NEVER) >= position:
+                    highest = max((written.get(value, -1.0) for value in values if value is not None), default=-1.0)
+                    if highest >= position:
+                        found.append((position, highest))
+        return found
+
+    @cached_property
+    def by_position(self) -> list[int]:
+        return _by_position(self.positions)
+
     def polled(self, vertex: int) -> Iterator[tuple[int, tuple[int, ...], tuple[int | None, ...]]]:
         part = self.parts[vertex]
         polls = self.operations[vertex].polls if part is None else [part] if type(part) is Poll else ()
         for poll in polls:
             for key, (offsets, values) in poll.runs.items():
                 yield key, offsets, values
+
+
+def _by_position(positions: Sequence[float]) -> list[int]:
+    return sorted(range(len(positions)), key=positions.__getitem__)
 
 
 class _Writes:
@@ -133,15 +159,16 @@ def _search(versions: Versions, vertices: _Vertices, each: Pass, all_suspects: b
     downwards = [(positions[b], positions[a]) for a, b, _ in writes.edges if positions[b] <= positions[a]]
     if each.transactions:
         # Transactions that asked for their commits between the same two lines have one position: level edges make cycles.
-        intervals = downwards + _reads_from_above(versions, vertices)
+        intervals = downwards + vertices.reads_from_above
     else:
         intervals = [(low, high) for low, high in downwards if low < high]  # all but these lead upwards, or to the next
     if all_suspects:
         intervals = [(-1, NEVER + 1)]
-    by_position = sorted(range(len(positions)), key=positions.__getitem__) if intervals else []
-    reads = each.transactions
+    if not intervals:
+        return
+    by_position = vertices.by_position if each.transactions else _by_position(positions)
     for suspects in _stretches(by_position, positions, intervals):
-        yield from _judge(versions, vertices, each, suspects, writes, reads)
+        yield from _judge(versions, vertices, each, suspects, writes, reads=each.transactions)
 
 
 def _ww_edges(versions: Versions, vertices: _Vertices, transactions: bool) -> Iterator[tuple[int, int, int, int]]:
@@ -168,22 +195,6 @@ def _raised(vertices: _Vertices, writes: Sequence[Edge]) -> list[float]:
     return positions
 
 
-def _reads_from_above(versions: Versions, vertices: _Vertices) -> list[tuple[float, float]]:
-    """Return the spans of wr edges that do not lead upwards: from writers positioned above their readers, or level."""
-    written = {value: vertices.positions[vertex] for value, vertex in vertices.of_value.items()}
-    rising = {key: order.rising(written) for key, order in versions.orders.items()}
-    found = []
-    for vertex, position in enumerate(vertices.positions):
-        if type(vertices.parts[vertex]) is Send:
-            continue
-        for key, offsets, values in vertices.polled(vertex):
-            if rising[key].get(highest_of(offsets, values), NEVER) >= position:
-                highest = max((written.get(value, -1.0) for value in values if value is not None), default=-1.0)
-                if highest >= position:
-                    found.append((position, highest))
-    return found
-
-
 def _stretches(
     by_position: list[int], positions: Sequence[float], intervals: list[tuple[float, float]]
 ) -> Iterator[list[int]]:
@@ -205,30 +216,38 @@ def _stretches(
 
 
 def _judge(
-    versions: Versions, vertices: _Vertices, each: Pass, suspects: list[int], writes: _Writes, reads: bool
+    versions: Versions, vertices: _Vertices, each: Pass, suspects: list[int], writes: _Writes, *, reads: bool
 ) -> Iterator[Finding]:
     inside = set(suspects)
     edges: list[Edge] = []
     if reads:
         for vertex in suspects:
+            if type(vertices.parts[vertex]) is Send:
+                continue
             writers = {vertices.of_value.get(v) for _, _, values in vertices.polled(vertex) for v in values}  # type: ignore[arg-type]
             edges += [(w, vertex, WR) for w in writers if w is not None and w in inside and w != vertex]
     edges += [edge for vertex in suspects for edge in writes.leaving.get(vertex, ()) if edge[1] in inside]
     edges += _process_edges(vertices, inside)
     moments, chain = _realtime_edges(vertices, suspects)
     edges += chain
+    cyclic = set[int]().union(*components(_graph(edges)))  # what is on no cycle of all edges is on none of fewer
+    edges = [edge for edge in edges if edge[0] in cyclic and edge[1] in cyclic]
     told: set[int] = set()
-    for kind, why in each.kinds:
-        graph: dict[int, list[tuple[int, str]]] = defaultdict(list)
-        for a, b, because in edges:
-            if because in why:
-                graph[a].append((b, because))
+    for kind, why in each.kinds if cyclic else ():
+        graph = _graph(edge for edge in edges if edge[2] in why)
         for component in components(graph):
             if told.isdisjoint(component):
                 told.update(component)
                 cycle = shortest_cycle(graph, component, moments)
                 if cycle is not None:
                     yield _finding(versions, vertices, writes, kind, cycle)
+
+
+def _graph(edges: Iterable[Edge]) -> dict[int, list[tuple[int, str]]]:
+    graph: dict[int, list[tuple[int, str]]] = defaultdict(list)
+    for a, b, why in edges:
+        graph[a].append((b, why))
+    return graph
 
 
 def _process_edges(vertices: _Vertices, inside: set[int]) -> list[Edge]:

@@ -127,26 +127,36 @@ class Resume(NamedTuple):
 
 
 def resumes(versions: Versions) -> Iterator[Resume]:
-    fresh: dict[tuple[Process, int], Rebalance] = {}  # assigned, and nothing polled yet
+    fresh: dict[Process, dict[int, Rebalance]] = {}  # process -> keys assigned of which nothing was polled yet
     for operation in versions.history.operations:
+        mine = fresh.get(operation.process, {})
         if operation.f in ASSIGNING and operation.type != FAIL:
             kept = () if operation.from_start else operation.value or ()
-            fresh = {of: event for of, event in fresh.items() if of[0] != operation.process or of[1] in kept}
-        lost = set()
-        for event in operation.rebalance:
-            for key in event.keys:
-                fresh.pop((operation.process, key), None)
-                if event.what != "assigned":
-                    lost.add(key)  # what is polled of it in this operation may be from before
-                elif operation.group is not None:
-                    fresh[operation.process, key] = event
-        if operation.completed == NEVER:
-            continue
-        for number, part in enumerate(operation.parts):
-            for key, (offsets, _) in part.runs.items() if type(part) is Poll else ():
-                assigned = fresh.pop((operation.process, key), None)
-                if assigned is not None and key not in lost:
-                    yield Resume(operation, number, key, offsets[0], assigned)
+            mine = {key: event for key, event in mine.items() if key in kept}
+        if mine or operation.rebalance:
+            yield from _resumed(operation, mine)
+        fresh[operation.process] = mine
+
+
+def _resumed(operation: Operation, fresh: dict[int, Rebalance]) -> Iterator[Resume]:
+    """Go through the events and polls of an operation as they came one after the other."""
+    events = list(operation.rebalance)
+    for number, part in enumerate(operation.parts):
+        while events and events[0].part <= number:
+            _hear(operation, events.pop(0), fresh)
+        for key, (offsets, _) in part.runs.items() if type(part) is Poll else ():
+            assigned = fresh.pop(key, None)
+            if assigned is not None:
+                yield Resume(operation, number, key, offsets[0], assigned)
+    for event in events:
+        _hear(operation, event, fresh)
+
+
+def _hear(operation: Operation, event: Rebalance, fresh: dict[int, Rebalance]) -> None:
+    for key in event.keys:
+        fresh.pop(key, None)
+        if event.what == "assigned" and operation.group is not None:
+            fresh[key] = event
 
 
 def _judged(versions: Versions, committed: _Committed, resume: Resume) -> Iterator[Finding]:

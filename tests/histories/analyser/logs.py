@@ -62,7 +62,9 @@ def _label(batches: list[list[int]] | None, offsets: list[int]) -> str:
     if len({producer for producer, _ in copies}) > 1:
         return "another producer"
     epochs = [epoch for _, epoch in copies]
-    return "renumbered" if all(a < b for a, b in itertools.pairwise(epochs)) else "same epoch"
+    if not all(a < b for a, b in itertools.pairwise(epochs)):
+        return "same epoch"
+    return "renumbered in a transaction" if any(batch[5] for batch in held if batch is not None) else "renumbered"
 
 
 def lost_writes(versions: Versions) -> Iterator[Finding]:
@@ -137,12 +139,13 @@ def ends_backwards(versions: Versions) -> Iterator[Finding]:
         if operation.type == OK and operation.f == "ends":
             for key, (start, end) in operation.value.items():
                 told = highest.setdefault((key, operation.isolation), [])
-                before = next((t for t in reversed(told) if t[0] < operation.invoked), None)
+                before = _newest(told, operation.invoked)
                 if before is not None and end < before[1]:
                     text = f"the end of key {key} went back from {before[1]} to {end}"
                     yield Finding("end-backwards", key, text, (before[0], operation.completed))
                 told.append((operation.completed, max(end, told[-1][1] if told else -1)))
-                yield from _start_backwards(operation, key, start, deleted[key])
+                if key in deleted:
+                    yield from _start_backwards(operation, key, start, deleted[key])
         elif operation.type == OK and operation.f == "delete":
             for key, start in operation.value.items():
                 if not deleted[key] or start > deleted[key][-1][1]:
@@ -150,11 +153,20 @@ def ends_backwards(versions: Versions) -> Iterator[Finding]:
         elif deleted and operation.completed != NEVER:
             for poll in operation.polls:
                 for key, (offsets, _) in poll.runs.items():
-                    yield from _start_backwards(operation, key, min(offsets), deleted[key])
+                    if key in deleted:
+                        yield from _start_backwards(operation, key, min(offsets), deleted[key])
+
+
+def _newest(told: list[tuple[int, int]], line: int) -> tuple[int, int] | None:
+    """Return what was told last before a line: seldom far from the end."""
+    for each in reversed(told):
+        if each[0] < line:
+            return each
+    return None
 
 
 def _start_backwards(operation: Operation, key: int, start: int, deleted: list[tuple[int, int]]) -> Iterator[Finding]:
-    line, highest = next((told for told in reversed(deleted) if told[0] < operation.invoked), (0, start))
+    line, highest = _newest(deleted, operation.invoked) or (0, start)
     if start < highest:
         text = f"key {key} was there from {start} on after its records below {highest} had been deleted"
         yield Finding("start-backwards", key, text, (line, operation.completed))

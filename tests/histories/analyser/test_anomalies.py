@@ -328,18 +328,34 @@ GROUPS_HAVE += [
     ),
 ]
 
-_ANEW = {
-    "group": "g",
-    "member": "m1",
-    "rebalance": [
-        {"what": "revoked", "keys": [0], "generation": 4, "time": 4000},
-        {"what": "assigned", "keys": [0], "generation": 5, "time": 4000},
-    ],
-}
+
+def anew(part: int, time: int = 4000) -> dict[str, Any]:
+    """Have x revoked and assigned at once, told during a micro-operation."""
+    return {
+        "group": "g",
+        "member": "m1",
+        "rebalance": [
+            {"what": "revoked", "keys": [0], "generation": 4, "time": time, "part": part},
+            {"what": "assigned", "keys": [0], "generation": 5, "time": time, "part": part},
+        ],
+    }
+
+
+_ANEW = anew(0)
 
 GROUPS_HAVE += [
     # Revoked and assigned at once, and polled only afterwards.
     ("commit-lost", "0 o x:10 ; 1 p ; 1 p x:a@7", {0: G, 1: _ANEW, 2: G}),
+    ("commit-lost", "0 o x:10 ; 1 (p ; p x:a@7)", {0: G, 1: _ANEW}),
+    ("commit-lost", "0 o x:10 ; 1 (p x:a@6 ; p x:b@7)", {0: G, 1: anew(1, 6000)}),
+    ("commit-lost", "0 o x:10 ; 1 (p x:a@6 ; p) ; 1 p x:b@7", {0: G, 1: anew(1, 6000), 2: G}),
+    ("resume-skip", "2 p x:b@11 ; 0 o x:10 ; 1 (p x:a@9 ; p x:c@12)", {1: G, 2: anew(1, 6000)}),
+    # Assigned before, polled, and only then revoked.
+    (
+        "commit-lost",
+        "0 o x:10 ; 1 p ; 1 (p x:a@7 ; p)",
+        {0: G, 1: assigned(5, 0, time=4000), 2: anew(1, 6000)},
+    ),
     # The commit behind a poll was asked for when that was over.
     ("resume-skip", "2 p x:b@11 ; 0 o x:10 ; 1 (p x:c@12 ; o x:13)", {1: G, 2: assigned(5, 0, time=5000)}),
     ("group-skip", "2 p x:b@1 ; 0 (p x:a@0 ; p x:c@2 ; o x:3 ; p x:b@1) ; 1 committed x:3", {1: G, 2: G}),
@@ -359,7 +375,11 @@ GROUPS_HAVE += [
 ]
 
 GROUPS_NEARLY = [
-    ("commit-lost", "0 o x:10 ; 1 (p x:b@10 ; p x:a@7)", {0: G, 1: _ANEW}),  # may be from before it was revoked
+    # What was polled before it was revoked shows no resume, and only the first afterwards is one.
+    ("commit-lost", "0 o x:10 ; 1 (p x:a@7 ; p x:b@10)", {0: G, 1: anew(1, 6000)}),
+    ("commit-lost", "0 o x:10 ; 1 (p x:b@10 ; p x:a@7)", {0: G, 1: anew(0, 6000)}),
+    ("commit-lost", "0 o x:10 ; 1 (p x:a@7 ; p)", {0: G, 1: anew(1)}),
+    ("resume-skip", "2 p x:b@11 ; 0 o x:10 ; 1 (p x:c@12 ; p)", {1: G, 2: anew(1, 6000)}),
     (
         "commit-lost",
         "0 o x:10 ; 1 p ; 1 subscribe x ; 1 p x:a@7",
@@ -655,6 +675,9 @@ def test_a_tombstone_may_be_gone_when_its_time_is_over() -> None:
         ([[1, 1, 7, 0, 4, False, False], [3, 3, -1, -1, -1, False, False]], "no producer id"),
         ([[1, 1, 7, 0, 4, False, False], [3, 3, 8, 0, 0, False, False]], "another producer"),
         ([[0, 1, 7, 0, 4, False, False], [2, 3, 7, 1, 0, False, False]], "renumbered"),
+        ([[0, 1, 7, 0, 4, True, False], [2, 3, 7, 1, 0, True, False]], "renumbered in a transaction"),
+        ([[0, 1, 7, 0, 4, False, False], [2, 3, 7, 1, 0, True, False]], "renumbered in a transaction"),
+        ([[1, 1, 7, 0, 4, True, False], [3, 3, 7, 0, 4, True, False]], "same epoch"),
         ([[1, 1, 7, 0, 4, False, False], [3, 3, 7, 0, 4, False, False]], "same epoch"),
         ([[1, 1, 7, 1, 4, False, False], [3, 3, 7, 0, 4, False, False]], "same epoch"),
         ([[1, 1, 7, 0, 4, False, False]], "unlabelled"),

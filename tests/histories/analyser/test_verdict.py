@@ -22,6 +22,7 @@ from tests.histories.history import read
 from tests.paths import ROOT
 
 READ = "; 1 ends x:0..1 ; 1 final x:1"
+IN_TRANSACTIONS: dict[str, object] = {"idempotent": True, "transactional": True, "client": "confluent-kafka"}
 
 
 @pytest.mark.spec("HIS-4", "HIS-1", "HIS-14")
@@ -160,6 +161,15 @@ def test_all_findings_can_be_had_as_json() -> None:
         ("duplicate", "another producer", {"idempotent": True, "client": "confluent-kafka"}, "ours", False),
         ("duplicate", "renumbered", {"idempotent": True, "client": "confluent-kafka"}, "ours", True),
         ("duplicate", "renumbered", {"idempotent": True, "client": "aiokafka"}, "ours", False),
+        ("duplicate", "renumbered in a transaction", {**IN_TRANSACTIONS, "isolation": "read_committed"}, "ours", False),
+        (
+            "duplicate",
+            "renumbered in a transaction",
+            {**IN_TRANSACTIONS, "isolation": "read_uncommitted"},
+            "ours",
+            True,
+        ),
+        ("duplicate", "renumbered", {**IN_TRANSACTIONS, "isolation": "read_committed"}, "ours", True),  # without one
         ("int-nonmonotonic-send", "", {"in_flight": 5}, "ours", True),
         ("int-nonmonotonic-send", "", {"in_flight": 5, "idempotent": True}, "ours", False),
         ("G1a", "", {"isolation": "read_uncommitted"}, "ours", True),

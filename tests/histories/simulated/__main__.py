@@ -1,7 +1,8 @@
 """Histories of the simulated cluster, judged: scripts/history-simulate --seeds 1-100 --jobs 2
 
 A line for each seed. Ends with 0: in none is anything that is not allowed; 1: there is, and the first such schedule is
-shrunk; 3: a history could not be judged.
+played once more for a directory that is kept, with its history, one page and the brokers' log, and shrunk; 3: a history
+could not be judged.
 """
 
 import argparse
@@ -13,12 +14,15 @@ import time
 import traceback
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from tests.histories.analyser.verdict import TOO_LITTLE, Verdict
+from tests.histories.analyser.verdict import TOO_LITTLE
 from tests.histories.simulated.faults import KINDS
+from tests.histories.simulated.kept import keep, told
 from tests.histories.simulated.shrinking import shrunk
 from tests.histories.simulated.simulation import PROCESSES, Schedule, StalledError, drawn, run
+
+_KEPT: Final = "history-simulate-failed-"
 
 
 class Judged(NamedTuple):
@@ -69,8 +73,12 @@ def main() -> int:
                 cpu_s += found.cpu_s
                 if found.unallowed:
                     pool.shutdown(cancel_futures=True)
+                    kept = given.keep / str(found.seed) if given.keep else Path(tempfile.mkdtemp(prefix=_KEPT))
+                    keep(kept, pending[done])
+                    print(f"seed {found.seed}: history, timeline.html and brokers.log are kept in {kept}", flush=True)
                     if not given.no_shrink:
-                        _shrink(directory / str(found.seed), pending[done], found.unallowed)
+                        least = _shrunk(Path(name) / "shrinking", pending[done], found.unallowed)
+                        print(*keep(kept / "shrunk", least).lines(), sep="\n", flush=True)
                     return 1
     print(f"{len(schedules)} histories, nothing that is not allowed, {unjudged} not judged; {cpu_s:.1f} s of CPU")
     return TOO_LITTLE if unjudged else 0
@@ -103,7 +111,8 @@ def judged(directory: Path, schedule: Schedule) -> Judged:
     return Judged(schedule.seed, unallowed, verdict.too_little, tuple(verdict.lines()), time.process_time() - begun)
 
 
-def _shrink(directory: Path, schedule: Schedule, kinds: frozenset[str]) -> None:
+def _shrunk(directory: Path, schedule: Schedule, kinds: frozenset[str]) -> Schedule:
+    """Find the least of a schedule that shows one of these kinds, and print it."""
     tried = 0
 
     def still_fails(candidate: Schedule) -> bool:
@@ -112,11 +121,8 @@ def _shrink(directory: Path, schedule: Schedule, kinds: frozenset[str]) -> None:
         return bool(kinds & judged(directory, candidate).unallowed)
 
     least = shrunk(schedule, still_fails)
-    verdict: Verdict = run(directory, least)
-    print(
-        f"shrunk in {tried} runs: {least.operations} operations, {least.processes} processes", *least.faults, sep="\n"
-    )
-    print(*verdict.lines(), sep="\n", flush=True)
+    print(f"shrunk in {tried} runs:", *told(least), sep="\n", flush=True)
+    return least
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """A run of the simulation: faults and operations are functions of the seed, and what clients saw is a history."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -82,10 +83,10 @@ def drawn(
 class Simulation:
     """One run, into one file. A step is a ms."""
 
-    def __init__(self, directory: Path, schedule: Schedule, disk: Disk) -> None:
+    def __init__(self, directory: Path, schedule: Schedule, disk: Disk, clock: Clock) -> None:
         self._schedule = schedule
         self._chance = Random(f"steps {schedule.seed}")
-        self._clock, self._wires = Clock(), Wires()
+        self._clock, self._wires = clock, Wires()
         ensemble = MemoryEnsemble()
         self._values = Values(compacted=schedule.compacted)
         self._brokers: dict[int, Broker] = {}
@@ -162,7 +163,8 @@ class Simulation:
             self._deleter = self._process(self._deleter.number + 1, Deleter, Values())
 
     def _tell(self, fault: Fault) -> None:
-        self._writer.write("nemesis", INFO, "fault", {"begins": True, "faults": [str(fault)]})
+        until = int((self._clock() + fault.lasts) * 1e6)  # or so: of some it is other faults that end them
+        self._writer.write("nemesis", INFO, "fault", {"begins": True, "faults": [str(fault)], "until": until})
 
     def _delete(self, key: int) -> None:
         self._deleter.wanted.append(key)
@@ -310,11 +312,16 @@ def _header(schedule: Schedule) -> Header:
     }
 
 
-def run(directory: Path, schedule: Schedule) -> Verdict:
-    """Play a schedule in an empty directory and judge what was seen. Raises StalledError."""
+def run(
+    directory: Path, schedule: Schedule, listening: Callable[[Clock], AbstractContextManager[object]] = nullcontext
+) -> Verdict:
+    """Play a schedule in an empty directory and judge what was seen. Raises StalledError.
+
+    ``listening``: given the clock of the run, is about while it is played.
+    """
     shutil.rmtree(directory, ignore_errors=True)
     (disks := directory / DISKS).mkdir(parents=True)
-    disk = Disk(disks)
-    with Noting(disks, disk.take):
-        Simulation(directory, schedule, disk).play()
+    disk, clock = Disk(disks), Clock()
+    with listening(clock), Noting(disks, disk.take):
+        Simulation(directory, schedule, disk, clock).play()
     return judge(read_file(directory / "history.jsonl"))

@@ -45,11 +45,12 @@ def duplicates(facts: Facts) -> Iterator[Found]:
 
 def _label(facts: Facts, key: int, offsets: list[int]) -> str:
     told = facts.last_told("batches", key)
-    copies = []
+    copies, in_transaction = [], False
     for offset in offsets:
-        for base, last, producer, epoch, *_ in told.value[key] if told else ():
+        for base, last, producer, epoch, _, transactional, _ in told.value[key] if told else ():
             if base <= offset <= last:
                 copies.append((producer, epoch))
+                in_transaction |= transactional
                 break
         else:
             return "unlabelled"
@@ -57,7 +58,9 @@ def _label(facts: Facts, key: int, offsets: list[int]) -> str:
         return "no producer id"
     if len({producer for producer, _ in copies}) > 1:
         return "another producer"
-    return "renumbered" if all(one < other for (_, one), (_, other) in pairwise(copies)) else "same epoch"
+    if not all(one < other for (_, one), (_, other) in pairwise(copies)):
+        return "same epoch"
+    return "renumbered in a transaction" if in_transaction else "renumbered"
 
 
 def lost_writes(facts: Facts) -> Iterator[Found]:

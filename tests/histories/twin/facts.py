@@ -53,9 +53,13 @@ class Committed(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One key of one event of a rebalance; ``number``: its place among those of its operation."""
+    """One key of one event of a rebalance; ``number``: its place among those of its operation.
+
+    ``part``: the place of the micro-operation that was under way, and that polled what it did afterwards.
+    """
 
     operation: Operation
+    part: int
     number: int
     what: str
     key: int
@@ -108,7 +112,7 @@ class Facts:
                     self.commits.append(Committed(operation, number, key, offset, outcome))
         for number, event in enumerate(operation.rebalance):
             for key in event.keys:
-                self.events.append(Event(operation, number, event.what, key, event.generation, event.time))
+                self.events.append(Event(operation, event.part, number, event.what, key, event.generation, event.time))
 
     # --- HIS-15 to HIS-17 -------------------------------------------------------------------------------------------
 
@@ -233,6 +237,10 @@ class Facts:
         """Tell whether an operation makes its process's position of a key unknown (HIS-24)."""
         if any(key in event.keys for event in operation.rebalance):
             return True  # whatever became of the operation, the group told its member so
+        return self.leaves(operation, key)
+
+    def leaves(self, operation: Operation, key: int) -> bool:
+        """Tell whether a process leaves a key, or where it is in it, by itself."""
         if operation.f not in ASSIGNING or operation.type == FAIL:
             return False
         return operation.from_start or key not in (operation.value or ())

@@ -1,5 +1,6 @@
 """The literal twin's anomalies of groups, and of transactions with offsets (section 6, HIS-28)."""
 
+import math
 from collections.abc import Iterator
 
 from tests.histories.history import FAIL, OK, Operation, Send
@@ -96,23 +97,38 @@ def _commits(facts: Facts, group: str | None, key: int) -> list[Committed]:
 def resumes(facts: Facts) -> Iterator[tuple[Event, Polled]]:
     """Yield each assigned event with the first record that its process polled of the key afterwards.
 
-    Events of an operation come before its polls: they are told by the poll that waited for them. Where the same
-    operation lost the key, too, its records may be from before, so it shows no resume. What forgets the key again
-    before a record came leaves the event without one.
+    An event comes before the records of the poll during which it was told. What forgets the key again before a record
+    came leaves the event without one.
     """
     for event in facts.events:
-        own = [each for each in facts.events if each.operation is event.operation and each.key == event.key]
-        if event.what != "assigned" or event.operation.group is None or own[-1] is not event:
+        if event.what != "assigned" or event.operation.group is None:
             continue
-        for operation in facts.of_process(event.operation.process):
-            if operation.completed < event.operation.completed:
-                continue
-            if operation is not event.operation and facts.forgets(operation, event.key):
-                break
-            if values := facts.values(operation, event.key):
-                if operation is not event.operation or all(each.what == "assigned" for each in own):
-                    yield event, values[0]
-                break
+        process, key, told = event.operation.process, event.key, _moment(event)
+        forgotten = [
+            _moment(each)
+            for each in facts.events
+            if each.key == key and each.operation.process == process and _moment(each) > told
+        ]
+        forgotten += [
+            (each.completed, -1, 0)
+            for each in facts.of_process(process)
+            if each.completed > event.operation.completed and facts.leaves(each, key)
+        ]
+        after = [
+            each
+            for each in facts.polled
+            if each.key == key and each.operation.process == process and _polled_at(each) > told
+        ]
+        if after and not any(each < _polled_at(after[0]) for each in forgotten):
+            yield event, after[0]
+
+
+def _moment(event: Event) -> tuple[int, int, int]:
+    return event.operation.completed, event.part, event.number
+
+
+def _polled_at(polled: Polled) -> tuple[int, int, float]:
+    return polled.operation.completed, polled.part, math.inf
 
 
 def commits_backwards(facts: Facts) -> Iterator[Found]:

@@ -144,7 +144,15 @@ def insert(entries: Entries, chance: random.Random) -> None:
 def _batches(chance: random.Random) -> list[list[Any]]:
     bases = sorted(chance.sample(range(120), chance.randint(0, 12)))
     return [
-        [base, base + chance.randrange(30), chance.choice([-1, 7, 7, 8]), chance.randrange(3), 0, False, False]
+        [
+            base,
+            base + chance.randrange(30),
+            chance.choice([-1, 7, 7, 8]),
+            chance.randrange(3),
+            0,
+            chance.random() < 0.3,
+            False,
+        ]
         for base in bases
     ]
 
@@ -195,7 +203,9 @@ def generation(entries: Entries, chance: random.Random) -> None:
     if of_groups := [each for each in _told(entries) if "generation" in each]:
         entry = chance.choice(of_groups)
         entry["generation"] = chance.choice([None, 1, 2, 3])
-        for event in entry["rebalance"]:
+        parts = sorted(chance.choices(range(4), k=len(entry["rebalance"])))
+        for event, part in zip(entry["rebalance"], parts, strict=True):
+            event["part"] = part
             event["what"] = chance.choice(["assigned", "revoked", "lost", event["what"], event["what"]])
             event["generation"] = chance.choice([event["generation"], None, 1, 2])
 

@@ -112,7 +112,7 @@ class Follow:
             self._warn_of_loss(followed, offset)
         if (gap := partition.log.gap_at) is not None and gap < offset:
             log.warning("%s: records may be missing from %d on since a power cut: copying anew", partition.tp, gap)
-            offset = gap
+            offset, done = gap, False  # the answer was about what lay behind it: below, the logs may have parted before
         try:
             followed.fetch_offset = partition.truncate(followed.leader_epoch, offset)
         except StaleRoleError:

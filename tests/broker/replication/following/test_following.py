@@ -172,6 +172,26 @@ def test_what_a_power_cut_took_out_of_the_midst_is_copied_from_the_leader(
     assert "missing from 2 on since a power cut" in caplog.text
 
 
+@pytest.mark.spec("BRK-66", "BRK-137")
+def test_below_what_a_power_cut_took_the_logs_may_have_parted_before(tmp_path: Path) -> None:
+    """As where the cut undid a truncation, too: what follows the gap is of the leader's epoch, what lies before is not."""
+    with pair(tmp_path) as (one, two, port):
+        one.lead(isr=(1, 2))
+        one.produce(count=2)
+        one.lead(epoch=1, isr=(1, 2))
+        for _ in range(3):
+            one.produce(count=2)
+        lead_alone(two, 0)
+        log = two.partition().log
+        for base, epoch in ((0, 0), (2, 0), (6, 1)):
+            log.append_as_follower(memoryview(batch(2, base_offset=base, epoch=epoch)))
+        log.state.gap_at = 4
+        one.lead(epoch=2, isr=(1, 2))
+        follow(two, port, epoch=2)
+        eventually(lambda: two.partition().log.log_end_offset == 8 and log.gap_at is None, "all is copied")
+        assert same(one, two)
+
+
 @pytest.mark.spec("BRK-45", "BRK-137")
 def test_a_leader_keeps_what_it_has_though_a_power_cut_took_of_it(tmp_path: Path) -> None:
     with world(tmp_path) as one:

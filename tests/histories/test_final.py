@@ -1,0 +1,83 @@
+"""The last phase, with played brokers: what it says of a key is so when it says it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.histories import final
+from tests.histories.analyser.notation import HEADER
+from tests.histories.analyser.verdict import judge
+from tests.histories.clients import facts
+from tests.histories.clients.librdkafka import Cell
+from tests.histories.history import OK, History, read_file
+from tests.histories.writer import HistoryWriter
+
+X, Y = 0, 1
+
+
+class Played:
+    """Logs whose ends are told in a row, the last one ever after; a reader gets to each end that it may get to."""
+
+    def __init__(self, *ends: dict[int, int], readable: dict[int, int] | None = None) -> None:
+        self._ends, self._readable = list(ends), readable or {}
+        self.now = 0.0
+
+    def ask_ends(self, _: str, keys: Sequence[int]) -> dict[int, tuple[int, int]]:
+        self.now += 1
+        told = self._ends.pop(0) if len(self._ends) > 1 else self._ends[0]
+        return {key: (0, told[key]) for key in keys}
+
+    def read(self, *arguments: Any) -> dict[int, int]:
+        self.now += 10
+        ends: dict[int, int] = arguments[-2]
+        return {key: min(end, self._readable.get(key, end)) for key, end in ends.items()}
+
+
+def judged(played: Played, directory: Path, monkeypatch: pytest.MonkeyPatch) -> History:
+    """Read what was sent, one value to each key, as the last phase does."""
+    monkeypatch.setattr(facts, "ask_ends", played.ask_ends)
+    monkeypatch.setattr(facts, "ask_committed", lambda *_: {})
+    monkeypatch.setattr(facts, "read_batches", lambda *_: {})
+    monkeypatch.setattr(final, "_read", played.read)
+    monkeypatch.setattr(final, "time", SimpleNamespace(monotonic=lambda: played.now))
+    with HistoryWriter(directory / "h", HEADER) as writer:
+        for key in (X, Y):
+            writer.write(key, "invoke", "send", [["send", key, key]])
+            writer.write(key, OK, "send", [["send", key, [0, key], OK]])
+            writer.write(key, "invoke", "poll", [["poll"]])
+            writer.write(key, OK, "poll", [["poll", {key: [[0, key]]}]])
+        final.read_everything("", Cell("assign", "transactional"), writer, [X, Y], ["g"])
+    return read_file(directory / "h")
+
+
+@pytest.mark.spec("HIS-43", "HIS-27")
+def test_a_marker_that_comes_when_all_was_read_makes_no_key_stuck(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of a transaction whose time is up, in a partition that it had and never wrote to."""
+    history = judged(Played({X: 1, Y: 1}, {X: 1, Y: 1}, {X: 1, Y: 2}), tmp_path, monkeypatch)
+    assert not judge(history).kinds()
+    finals = [operation.value for operation in history.operations if operation.f == "final"]
+    assert finals == [{X: 1, Y: 1}, {X: 1, Y: 2}]
+
+
+@pytest.mark.spec("HIS-43", "HIS-27")
+def test_a_key_that_cannot_be_read_to_its_end_is_stuck_when_the_time_is_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = Played({X: 1, Y: 2}, readable={Y: 1})
+    history = judged(played, tmp_path, monkeypatch)
+    assert judge(history).kinds() == {"stuck"}
+    told = [operation.f for operation in history.operations if operation.f in ("ends", "final", "committed", "batches")]
+    assert told[-4:] == ["final", "committed", "ends", "batches"]
+
+
+@pytest.mark.spec("HIS-43", "HIS-27")
+def test_what_was_read_at_once_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = judged(Played({X: 1, Y: 1}), tmp_path, monkeypatch)
+    assert not judge(history).kinds()
+    told = [operation.f for operation in history.operations if operation.f not in ("send", "poll")]
+    assert told == ["ends", "ends", "final", "committed", "ends", "batches"]
