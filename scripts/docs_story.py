@@ -371,7 +371,8 @@ ACCESS = Page(
         "an argument, and neither it nor salts and keys are shown anywhere. Quotas in the user's node stay.\n\n"
         "`kt zk-acl` is zookeeper-security-migration: logged in to ZooKeeper as the brokers are, it closes every znode to "
         "others, or opens them all. It makes no node, writes no ACL that is right already, and refuses to lock out brokers "
-        "that are registered by somebody else. `kt zk-acl --check` lists what is not as it should be.\n\n"
+        "that are registered by somebody else, or to touch a ZooKeeper where no cluster is, as without the chroot. "
+        "`kt zk-acl --check` lists what is not as it should be.\n\n"
         "Programs read `--output json` ([acls](../schemas/kt-acls-list.schema.json), "
         "[users](../schemas/kt-users-list.schema.json), [zk-acl](../schemas/kt-zk-acl.schema.json)).",
         Help(("acls", "list")),
