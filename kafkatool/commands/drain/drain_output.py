@@ -111,8 +111,8 @@ class DrainOutput(AbstractContextManager["DrainOutput"]):
             case events.StillCarriedOut():
                 self._out.note("the kt that drains is still there; it sends nothing more once it looks")
             case events.CancelCutShort():
-                off = "; takes the throttle off when all is done" if event.throttled else ""
-                self._out.note(f"{self._ways_on.again}  # the same command looks again{off}")
+                stays = "; a throttle stays until it finds all done" if event.throttled else ""
+                self._out.note(f"{self._ways_on.again}  # the same command looks again{stays}")
             case events.Cancelled():
                 self._out.note("cancelled: nothing is under way" if event.ended else "what is under way goes on")
 

@@ -204,8 +204,8 @@ def test_the_way_back_of_a_drain_that_has_ended_is_throttled_and_that_stays_whil
     assert early.exit_code == 1 and "what is under way goes on" in early.stderr, early.output
     assert sorted(cluster.moving) == [0, 1], "the first batch"
     assert early.stderr.splitlines()[-2].endswith(
-        "--cancel --rollback --throttle 7000000 --batch-partitions 2  # the same command looks again; takes the throttle "
-        "off when all is done"
+        "--cancel --rollback --throttle 7000000 --batch-partitions 2  # the same command looks again; a throttle stays "
+        "until it finds all done"
     )
     origin = {0: [1, 2], 1: [2, 1], 2: [1, 2]}
     lists = {

@@ -158,7 +158,9 @@ def test_a_run_that_goes_on_after_its_way_back_was_cut_short_has_the_lists_that_
 
 
 @pytest.mark.spec("RSN-37X", "RSN-24X")
-def test_a_throttle_is_for_the_way_back_alone_and_not_too_low(zk: ZooKeeper, zk_connect: str, tmp_path: Path) -> None:
+def test_a_throttle_is_for_the_way_back_alone_not_too_low_and_noted(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path
+) -> None:
     nodes.make_cluster(zk, topics={"t": BEFORE})
     file = ("--reassignment-json-file", plan_file(tmp_path / "plan.json", GOAL))
     refused = run(zk_connect, "--cancel", *file, "--throttle", "5000")
@@ -166,6 +168,12 @@ def test_a_throttle_is_for_the_way_back_alone_and_not_too_low(zk: ZooKeeper, zk_
     (tmp_path / "plan.rollback.json").write_text(plan_json(plan(BEFORE)))
     refused = run(zk_connect, "--cancel", "--rollback", *file, "--throttle", "5")
     assert refused.exit_code == 1 and "may never let the move end" in refused.output
+    other = plan({0: (3,)})
+    RunState.of_ended(other, 512_000, 0).write(tmp_path / "plan.state.json")
+    before = nodes.tree(zk)
+    refused = run(zk_connect, "--cancel", "--rollback", *file, "--throttle", "5000")
+    assert refused.exit_code == 1 and "plan.state.json belongs to another plan" in refused.output
+    assert nodes.tree(zk) == before and RunState.read(tmp_path / "plan.state.json", other).cancelled
 
 
 @pytest.mark.spec("RSN-37X", "COM-6X")
