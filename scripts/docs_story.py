@@ -145,7 +145,7 @@ REASSIGN = Page(
         "`--verify --wait` watches what somebody else has started, with Kafka's own tool or without `--wait`.",
         "## Go back",
         "`--execute` saves what was there before, as a plan. `--cancel` sends back what is under way, and with `--rollback` "
-        "what has ended too.",
+        "what has ended too: under the plan's throttle while that stands, and else under `--throttle`.",
         Run("cat plan.rollback.json"),
         Run(f"kt reassign {ZK} --cancel --rollback {PLAN}"),
         Run(f"kt reassign {ZK} --verify --rollback {PLAN}"),
@@ -315,8 +315,9 @@ OPERATE = Page(
         "throttle, and proven: no assignment, ISR or leader names the broker, its disks hold no replica, throttles are "
         "as they were. Only then the exit code is 0.",
         Run(f"kt drain 4 {ZK} --throttle 50000000"),
-        "Ctrl-C leaves the drain to be gone on with; `--cancel --rollback` brings all back to where it was:",
-        Run(f"kt drain 4 {ZK} --cancel --rollback"),
+        "Ctrl-C leaves the drain to be gone on with; `--cancel --rollback` brings all back to where it was, also after its "
+        "end, in batches and under a throttle as well:",
+        Run(f"kt drain 4 {ZK} --cancel --rollback --throttle 50000000"),
         "A dead broker is drained too: its replicas are rebuilt elsewhere. Nothing is begun where the other brokers "
         "cannot hold every partition's replicas, where one of them is down, or while something moves. Topics that come "
         "onto the broker meanwhile are moved in further rounds, three at most. Programs read `--output json` "
@@ -371,7 +372,8 @@ ACCESS = Page(
         "an argument, and neither it nor salts and keys are shown anywhere. Quotas in the user's node stay.\n\n"
         "`kt zk-acl` is zookeeper-security-migration: logged in to ZooKeeper as the brokers are, it closes every znode to "
         "others, or opens them all. It makes no node, writes no ACL that is right already, and refuses to lock out brokers "
-        "that are registered by somebody else. `kt zk-acl --check` lists what is not as it should be.\n\n"
+        "that are registered by somebody else, or to touch a ZooKeeper where no cluster is, as without the chroot. "
+        "`kt zk-acl --check` lists what is not as it should be.\n\n"
         "Programs read `--output json` ([acls](../schemas/kt-acls-list.schema.json), "
         "[users](../schemas/kt-users-list.schema.json), [zk-acl](../schemas/kt-zk-acl.schema.json)).",
         Help(("acls", "list")),

@@ -99,7 +99,7 @@ def test_a_broker_without_zookeeper_is_emptied_brought_back_and_once_dead_emptie
         assert proof == {"broker": 3, "live": True, "drained": True, **left}
         assert {b for replicas in assigned().values() for b in replicas} == {1, 2}
         eventually(unthrottled, "no rate to be left", 60)
-        back = run("drain 3 --cancel --rollback", *way)
+        back = run("drain 3 --cancel --rollback --throttle 5000000", *way)
         assert back.exit_code == 0, back.output
         assert assigned() == {0: [1, 2], 1: [2, 3], 2: [3, 1]}
         kafka.kill_broker(3)

@@ -25,7 +25,7 @@ from kafkatool.commands.shared.options import (
 from kafkatool.commands.shared.output import Answer, Output, error_item
 from kafkatool.commands.shared.termination import interruptions_kept, terminated_like_interrupted
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
-from kafkatool.core.operations.drain.drain import Drain, Proven
+from kafkatool.core.operations.drain.drain import Drain, Proven, terms_begun
 from kafkatool.core.operations.drain.way import Terms
 from kafkatool.core.operations.reassignment.cancelling import ControllerUnreachableError
 from kafkatool.core.operations.reassignment.events import Cancelled, Event
@@ -59,27 +59,13 @@ class Options:
         """Return what to type for the same brokers."""
         return to_type(f"drain {' '.join(map(str, self.brokers))}", self.zookeeper, self.cluster_id, self.bootstrap)
 
-    @property
-    def starting(self) -> str:
-        """Return what to type for the same drain; rounds are moved as this one."""
-        throttle = f" --throttle {self.throttle}" if self.throttle is not None else " --no-throttle" * self.no_throttle
-        batch = f" --batch-partitions {self.batch_partitions}" if self.batch_partitions != DEFAULT_BATCH else ""
-        return f"{self.again}{throttle}{batch}{' --disable-rack-aware' * self.disable_rack_aware}"
-
-    @property
-    def cancelling(self) -> str:
-        """Return what to type to cancel as this command does."""
-        return f"{self.again} --cancel{' --rollback' * self.rollback}"
-
-    @property
-    def ways_on(self) -> WaysOn:
-        return WaysOn(
-            f"{self.starting} --resume", self.starting if self.terms_given else None, self.again, self.cancelling
-        )
-
-    @property
-    def terms_given(self) -> bool:
-        return self.no_throttle or self.throttle is not None
+    def ways_on(self, terms: Terms) -> WaysOn:
+        """Return what to type to move on, or back, on those terms."""
+        throttle = " --no-throttle" if terms.throttle is None else f" --throttle {terms.throttle}"
+        batch = f" --batch-partitions {terms.batch_partitions}" if terms.batch_partitions != DEFAULT_BATCH else ""
+        starting = f"{self.again}{throttle}{batch}{' --disable-rack-aware' * (not terms.rack_aware)}"
+        cancelling, back = f"{self.again} --cancel", f"{self.again} --cancel --rollback{throttle}{batch}"
+        return WaysOn(f"{starting} --resume", starting, cancelling, back, back if self.rollback else cancelling)
 
     @property
     def terms(self) -> Terms:
@@ -93,7 +79,7 @@ class Options:
         "kt drain 3 --zookeeper zk1:2181/kafka --no-throttle --dry-run",
         "kt drain 3 --bootstrap-server b1:9092,b2:9092 --command-config admin.properties --throttle 50000000",
         "kt drain 3 --zookeeper zk1:2181/kafka --resume",
-        "kt drain 3 --zookeeper zk1:2181/kafka --cancel --rollback",
+        "kt drain 3 --zookeeper zk1:2181/kafka --cancel --rollback --throttle 50000000",
     ),
     columns=COLUMNS,
     notes=(
@@ -104,7 +90,9 @@ class Options:
         "on the cluster, Describe on every topic, and with --throttle DescribeConfigs and AlterConfigs on both. Where "
         "brokers may hide a topic or a disk from us nothing is begun, and nothing counts as proven.",
         "The plan, its way back and the state of the drain are files in the working directory: drain-3.json, "
-        "drain-3.rollback.json, drain-3.state.json. Ctrl-C leaves them; --resume goes on, --cancel ends it.",
+        "drain-3.rollback.json, drain-3.state.json. Ctrl-C leaves them; --resume goes on under the same throttle, --cancel "
+        "ends it. --cancel --rollback moves all that has gone back, in batches under the throttle that it is given, also "
+        "when the drain has ended.",
     ),
 )
 @click.argument("brokers", metavar="BROKER…", nargs=-1, required=True, type=int, shell_complete=complete_brokers)
@@ -123,7 +111,7 @@ class Options:
 @click.option("--disable-rack-aware", is_flag=True, help="Ignore racks.")
 @click.option("--resume", is_flag=True, help="Go on with a drain that was cut short.")
 @click.option("--cancel", is_flag=True, help="Send no more, turn round what moves.")
-@click.option("--rollback", is_flag=True, help="--cancel: go all back to the replicas from before.")
+@click.option("--rollback", is_flag=True, help="--cancel: go all back to the replicas from before, under --throttle.")
 @writing_options
 @output_option
 def drain(**flags: Any) -> int:
@@ -151,12 +139,15 @@ def _check(o: Options) -> None:
         raise UsageError("--rollback needs --cancel")
     if o.throttle is not None and o.no_throttle:
         raise UsageError("--throttle can't be used with --no-throttle")
-    if o.cancel and (o.throttle is not None or o.no_throttle or o.dry_run):
-        raise UsageError("--cancel can't be used with --throttle, --no-throttle or --dry-run")
+    if o.cancel and o.dry_run:
+        raise UsageError("--cancel can't be used with --dry-run")
+    if o.cancel and not o.rollback and (o.throttle is not None or o.no_throttle):
+        raise UsageError("--cancel takes --throttle and --no-throttle with --rollback alone")
     if o.resume and o.dry_run:
         raise UsageError("--resume can't be used with --dry-run")
-    if o.throttle is None and not (o.no_throttle or o.cancel or o.resume):
-        raise UsageError("give --throttle B/S, or --no-throttle: an unthrottled drain may take all of the network")
+    if o.throttle is None and not (o.no_throttle or o.resume or (o.cancel and not o.rollback)):
+        what = "way back" if o.rollback else "drain"
+        raise UsageError(f"give --throttle B/S, or --no-throttle: an unthrottled {what} may take all of the network")
 
 
 def _plan_only(o: Options, way: DrainWay) -> int:
@@ -166,20 +157,22 @@ def _plan_only(o: Options, way: DrainWay) -> int:
         way.show_planned(o.out, None)
         return 0
     planned, prepared = found
-    DrainOutput(o.out, o.ways_on).show_plan(planned)
+    DrainOutput(o.out, o.ways_on(o.terms)).show_plan(planned)
     way.show_planned(o.out, prepared)
     return 0
 
 
 def _carry_out(o: Options, way: DrainWay) -> int:
-    output = DrainOutput(o.out, o.ways_on)
+    given = o.no_throttle or o.throttle is not None
+    terms = o.terms if given else terms_begun(o.brokers, Path(), o.terms)
+    output = DrainOutput(o.out, o.ways_on(terms))
     work = Drain(way.way, o.brokers, Path(), on_progress=output.progress, timeout_s=o.timeout)
     if o.cancel:
         return _cancel(o, way, output, work)
     proven: Proven | None = None
     try:
         with interruptions_kept(), output:
-            for event in work.resume(o.terms) if o.resume else work.start(o.terms):
+            for event in work.resume(terms) if o.resume else work.start(terms):
                 output.show(event)
                 if isinstance(event, Proven):
                     proven = event
@@ -194,7 +187,7 @@ def _cancel(o: Options, way: DrainWay, output: DrainOutput, work: Drain[Any]) ->
     ended = True
     try:
         with interruptions_kept(), output:
-            for event in work.cancel(rollback=o.rollback):
+            for event in work.cancel(o.terms if o.rollback else None):
                 output.show(event)
                 if isinstance(event, Cancelled):
                     ended = ended and event.ended and (event.found.completed or not o.rollback)

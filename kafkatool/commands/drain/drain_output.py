@@ -21,15 +21,16 @@ SHOWN: Final = 10  # names of partitions in a line
 
 @dataclass(frozen=True, slots=True)
 class WaysOn:
-    """What to type: to go on, to start the same drain again (None: its throttle is not known), and to cancel it.
+    """What to type: to go on, to start the same drain again, to cancel it, and to bring all back.
 
-    ``again`` names the brokers alone; ``cancelling`` is the cancel that this command is.
+    ``again``: the one of the last two that this command is.
     """
 
     resuming: str
-    starting: str | None
-    again: str
+    starting: str
     cancelling: str
+    going_back: str
+    again: str
 
 
 class DrainOutput(AbstractContextManager["DrainOutput"]):
@@ -86,12 +87,11 @@ class DrainOutput(AbstractContextManager["DrainOutput"]):
                 if event.unseen is not None:
                     self._out.note(f"{event.unseen}: whether the throttle must stay cannot be seen")
                 self._out.note(f"{self._ways_on.resuming}  # go on")
-                cancel = f"{self._ways_on.again} --cancel"
-                self._out.note(f"{cancel}  # send no more, turn round what moves; --rollback: all of it")
+                self._out.note(f"{self._ways_on.cancelling}  # send no more, turn round what moves")
+                self._out.note(f"{self._ways_on.going_back}  # bring all back")
             case Unproven():
-                if self._ways_on.starting is not None:
-                    self._out.note(f"{self._ways_on.starting}  # look again whether anything is left")
-                self._out.note(f"{self._ways_on.again} --cancel --rollback  # bring all back")
+                self._out.note(f"{self._ways_on.starting}  # look again whether anything is left")
+                self._out.note(f"{self._ways_on.going_back}  # bring all back")
             case events.SentBack():
                 what = in_number(event.partitions, "partition under way is", "partitions under way are")
                 self._out.note(f"{what} sent back to the replicas from before")
@@ -111,7 +111,8 @@ class DrainOutput(AbstractContextManager["DrainOutput"]):
             case events.StillCarriedOut():
                 self._out.note("the kt that drains is still there; it sends nothing more once it looks")
             case events.CancelCutShort():
-                self._out.note(f"{self._ways_on.cancelling}  # the same command looks again")
+                stays = "; a throttle stays until it finds all done" if event.throttled else ""
+                self._out.note(f"{self._ways_on.again}  # the same command looks again{stays}")
             case events.Cancelled():
                 self._out.note("cancelled: nothing is under way" if event.ended else "what is under way goes on")
 

@@ -22,6 +22,7 @@ from kafkatool.core.operations.reassignment.cancelling import ControllerUnreacha
 from kafkatool.core.operations.reassignment.events import Cancelled
 from kafkatool.core.operations.reassignment.run import Run
 from kafkatool.core.operations.reassignment.status import Verification
+from kafkatool.core.operations.reassignment.submission import check_rate
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.session import ZooKeeper
 
@@ -33,6 +34,7 @@ class Cancel(PlanMode):
     LACKING = "If --cancel option is used, command must include --reassignment-json-file that was executed"
 
     rollback: bool
+    throttle: int | None
     force: bool
     preserve_throttles: bool
     dry_run: bool
@@ -47,10 +49,13 @@ class Cancel(PlanMode):
         with terminated_like_interrupted(), self.session() as zk:
             output = RunOutput(self)
             run = Run(zk, plan, self.files, name_of=self.name_of, on_progress=output.progress)
+            if not self.force:
+                check_rate(self.throttle)
+            rate = run.rate_begun() if self.rollback and self.throttle is None else self.throttle
             try:
                 if self.dry_run:
-                    return self._plan_only(zk, plan, run, origin)
-                found, ended = self._follow(run, output, origin)
+                    return self._plan_only(zk, plan, run, origin, rate)
+                found, ended = self._follow(run, output, origin, rate)
             except ControllerUnreachableError as e:
                 raise RefusedError(
                     str(e), now=self.asking_brokers(e.endpoint, self.cancelling(rollback=self.rollback))
@@ -67,18 +72,18 @@ class Cancel(PlanMode):
         self.out.show(Answer((), [item(m) for m in found.items], COLUMNS, cluster_id))
         return 0 if ended and (not self.rollback or found.completed) else 1
 
-    def _plan_only(self, zk: ZooKeeper, plan: Moves, run: Run, origin: Moves) -> int:
+    def _plan_only(self, zk: ZooKeeper, plan: Moves, run: Run, origin: Moves, rate: int | None) -> int:
         from kafkatool.core.operations.requests.planned import plan_moves
 
         with asking(zk, plan, broker_access()) as client:
             requests, ops = run.plan_cancel(
-                origin, client, rollback=self.rollback, preserve_throttles=self.preserve_throttles
+                origin, client, rollback=self.rollback, preserve_throttles=self.preserve_throttles, throttle=rate
             )
             shown = [] if client is None else plan_moves(client, requests)
         self.out.planned(ops, sequential_paths=NUMBERED, requests=shown)
         return 0
 
-    def _follow(self, run: Run, output: RunOutput, origin: Moves) -> tuple[Verification, bool]:
+    def _follow(self, run: Run, output: RunOutput, origin: Moves, rate: int | None) -> tuple[Verification, bool]:
         """Show the events; return what was found, and whether it ended. Cut short, it says where things stand."""
         try:
             with interruptions_kept(), output:
@@ -89,6 +94,7 @@ class Cancel(PlanMode):
                     timeout_s=self.timeout,
                     force=self.force,
                     preserve_throttles=self.preserve_throttles,
+                    throttle=rate,
                 ):
                     output.show(event)
                     if isinstance(event, Cancelled):

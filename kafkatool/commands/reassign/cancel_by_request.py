@@ -72,6 +72,7 @@ class CancelByRequest(CancelMode):
     LACKING = "Missing required option(s): reassignment-json-file"
 
     rollback: bool
+    throttle: int | None
     preserve_throttles: bool
     dry_run: bool
 
@@ -138,12 +139,12 @@ class CancelByRequest(CancelMode):
         return 0
 
     def _go_back(self, client: "ClusterClient", origin: Moves) -> bool:
-        """Move what has ended back to where it was, under the throttle that is set, and wait for it."""
+        """Move what has ended back to where it was, under the throttle given or set already, and wait for it."""
         current = replicas_in(read_topics(client, sorted({p.topic for p in origin})), origin)
         back = {p: to for p, to in origin.items() if p in current and current[p] != to}
         if not back:
             return True
-        rate = throttles.rate_set(client)
+        rate = throttles.rate_set(client) if self.throttle is None else self.throttle
         if rate is not None:
             throttles.set_throttle(client, Throttle.of(back, current, read_moves(client)), rate)
         self.out.note(f"{in_number(len(back), 'partition goes', 'partitions go')} back")

@@ -82,7 +82,8 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
         "--verify --wait ends when nothing of the plan is under way. Of a plan that --execute sends in batches it waits "
         "for those to come as well, as long as a kt on this machine is at it, however long that stands still. Exit code "
         "1: not all is as planned; stderr says what is seen and what to type.",
-        "--cancel sends back what is under way; --rollback also what has ended, to what the rollback file tells. With "
+        "--cancel sends back what is under way; --rollback also what has ended, to what the rollback file tells, under "
+        "--throttle, or the plan's own throttle where that is still set. With "
         "Kafka 2.4 and later it asks the controller, as kt reassign --bootstrap-server does, so brokers must be reached: "
         "--command-config where they want a login. Controllers of Kafka 0.10 to 2.3 go back when the next one is elected.",
         "--bootstrap-controller takes --cancel and --list. Controllers tell the replicas of what moves alone: there is no "
@@ -128,7 +129,9 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
 @click.option("--explain", is_flag=True, help="Say why each partition changes.")
 @click.option("--out", "out_file", metavar="FILE", type=click.Path(path_type=Path), help="Save the plan.")
 @click.option("--reassignment-json-file", metavar="FILE", shell_complete=complete_files, help="The plan; - is stdin.")
-@click.option("--throttle", type=ByteCount(min=-1), metavar="B/S", help="Bytes per second and broker.")
+@click.option(
+    "--throttle", type=ByteCount(min=-1), metavar="B/S", help="Bytes per second and broker; also of --rollback."
+)
 @click.option("--skip-unchanged", is_flag=True, help="Leave out partitions that are as planned already.")
 @click.option("--force", is_flag=True, help="Also with unknown brokers, beside an election, with a tiny throttle.")
 @click.option(

@@ -159,6 +159,8 @@ def chosen(
         if flags[rate] == -1:
             flags[rate] = None  # Kafka's spelling of none
     taken = {f.name for f in fields(kind)}
+    if name == "cancel" and not flags["rollback"]:
+        taken.discard("throttle")  # which is for the way back
     given = {p.name: p.opts[0] for p in parameters if p.name in flags and _is_given(flags[p.name])}
     if foreign := [flag for parameter, flag in given.items() if parameter not in taken]:
         if asks_controllers:
@@ -177,7 +179,7 @@ def chosen(
         raise UsageError("--rollback-file needs --rollback with --verify")
     if flags["timeout"] is not None and name != "cancel" and not (flags["wait"] or flags["resume"]):
         raise UsageError("--timeout needs --wait")
-    return kind(**{parameter: flags[parameter] for parameter in taken})
+    return kind(**{f.name: flags[f.name] for f in fields(kind)})
 
 
 def _is_given(value: object) -> bool:

@@ -4,7 +4,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -34,7 +34,6 @@ from kafkatool.commands.shared.output import CURRENT_OUTPUT, FORMATS, Output
 from kafkatool.commands.shared.printable import say
 from kafkatool.commands.shared.settings import SettingOption, chosen_context
 from kafkatool.core.errors import (
-    NoPermissionError,
     NotZooKeeperError,
     RefusedError,
     UsageError,
@@ -316,9 +315,16 @@ def no_topic_text(pattern: str, existing: Sequence[str]) -> str:
 
 @contextmanager
 def connect(
-    zookeeper: str, *, cluster_id: str | None = None, zk_max_bytes: int | str = DEFAULT_ZK_MAX_BYTES
+    zookeeper: str,
+    *,
+    cluster_id: str | None = None,
+    zk_max_bytes: int | str = DEFAULT_ZK_MAX_BYTES,
+    cluster_needed: bool = False,
 ) -> Iterator["ZooKeeper"]:
-    """Open a session for one command. Raises RefusedError when ``cluster_id`` is given and not the cluster's (COM-5X)."""
+    """Open a session for one command.
+
+    Raises RefusedError when ``cluster_id`` is given and not the cluster's (COM-5X), or there is none and it is needed.
+    """
     import logging
 
     from kafkatool.core.zookeeper.session import ZooKeeper
@@ -353,8 +359,10 @@ def connect(
                 f"--cluster-id is {cluster_id}, but the cluster at {zk.connect} has "
                 f"{f'id {found}' if found else 'no id'}; nothing was written"
             )
-        with suppress(NoPermissionError):  # then the command's own reads say what is closed, if it needs it
-            _note_no_cluster(zk)
+        if (told := _no_cluster(zk)) is not None:
+            if cluster_needed:
+                raise RefusedError(told)
+            say(f"kt: {told}", err=True)
         choose_node_acls(zk)
         yield zk
 
@@ -374,17 +382,28 @@ def _told_when_slow(zookeeper: str) -> Iterator[None]:
         timer.cancel()
 
 
-def _note_no_cluster(zk: "ZooKeeper") -> None:
-    """Say that there is no cluster, and which chroot there may be: without the chroot everything looks empty."""
+def _no_cluster(zk: "ZooKeeper") -> str | None:
+    """Say that there is no cluster, and which chroot there may be: without the chroot everything looks empty.
+
+    Brokers make the node they look for at their start, and it stays when they are all down. None: there is a cluster;
+    nodes that may not be read are there.
+    """
     from kafkatool.core.zookeeper.znodes import BrokersZnode
 
-    if zk.children(BrokersZnode.PATH) is not None:
-        return
-    names = sorted(zk.children("/") or ())
-    inside = zk.children_many([f"/{name}{BrokersZnode.PATH}" for name in names])
-    found = [f"{zk.connect.rstrip('/')}/{name}" for name, ids in zip(names, inside, strict=True) if ids is not None]
+    if zk.children_where_permitted([BrokersZnode.PATH]) != [None]:
+        return None
+    found = [f"{zk.connect.rstrip('/')}/{name}" for name in _clusters_below(zk)]
     there = f"is the chroot missing? There is {', '.join(found)}" if found else "is the chroot right?"
-    say(f"kt: no Kafka cluster at {zk.connect}, where {BrokersZnode.PATH} is missing: {there}", err=True)
+    return f"no Kafka cluster at {zk.connect}, where {BrokersZnode.PATH} is missing: {there}"
+
+
+def _clusters_below(zk: "ZooKeeper") -> list[str]:
+    from kafkatool.core.zookeeper.znodes import BrokersZnode
+
+    (below,) = zk.children_where_permitted(["/"])
+    names = sorted(below) if isinstance(below, list) else []
+    inside = zk.children_where_permitted([f"/{name}{BrokersZnode.PATH}" for name in names])
+    return [name for name, ids in zip(names, inside, strict=True) if ids is not None]
 
 
 def show_planned(

@@ -41,6 +41,8 @@ COLUMNS: Final = ("path", "acl", "expected")
         "is.",
         "Owner is the identity that kt is logged in as, which must be the brokers'. Only what is not right yet is written, "
         "so that it can be run again. Exit code 1: with --check some node is not right; else some could not be changed.",
+        "Where no cluster is, as when the chroot is forgotten, nothing is looked at or written: exit code 1. With --force "
+        "what there is of Kafka's paths is, the root not.",
     ),
 )
 @zookeeper_option
@@ -49,7 +51,7 @@ COLUMNS: Final = ("path", "acl", "expected")
     "--enable.path.check", "path_check", is_flag=True, help="Change nothing where one of the paths is missing."
 )
 @click.option("--check", is_flag=True, help="List the znodes whose ACL is not what it should be; change nothing.")
-@click.option("--force", is_flag=True, help="Secure even where brokers are registered by somebody else.")
+@click.option("--force", is_flag=True, help="Although brokers are somebody else's, or there is no cluster.")
 @dry_run_option
 @cluster_id_option
 @output_option
@@ -68,7 +70,7 @@ def zk_acl(
 
     if check == (acl is not None):
         raise UsageError("give --zookeeper.acl secure, --zookeeper.acl unsecure, or --check")
-    with connect(zookeeper, cluster_id=cluster_id) as zk:
+    with connect(zookeeper, cluster_id=cluster_id, cluster_needed=not force) as zk:
         if check:
             found = znode_acls.check(zk)
             _show(out, zk, found, (f"{i['path']} {i['acl']} should be {i['expected']}" for i in _items(found)))

@@ -75,7 +75,7 @@ def migrate(zk: ZooKeeper, *, secure: bool, dry_run: bool = False) -> Migration:
     """Give every node of the cluster the rights of the table, this session's identity being the owner, or open them all.
 
     The root first, parents before what is below them; what is right already is not written, so whatever ended it halfway,
-    it can be run again. A node that goes meanwhile is none.
+    it can be run again. A node that goes meanwhile is none. A root without a cluster belongs to others, and stays.
     """
     made = OWN_NODES if secure else OPEN_NODES
     owners = tuple(Acl(ALL_RIGHTS, scheme, name) for scheme, name in sorted(zk.security.ids))
@@ -83,7 +83,8 @@ def migrate(zk: ZooKeeper, *, secure: bool, dry_run: bool = False) -> Migration:
     changed: list[NodeRights] = []
     refused: list[NoPermissionError] = []
     nodes = 0
-    for paths in _levels(zk, ["/", *SECURED_ROOTS], refused):
+    clusters_own = zk.children_where_permitted([BrokersZnode.PATH]) != [None]
+    for paths in _levels(zk, ["/", *SECURED_ROOTS] if clusters_own else SECURED_ROOTS, refused):
         found = zip(paths, zk.acls_where_permitted(paths), strict=True)
         rights = [
             NodeRights(path, None if isinstance(acls, NoPermissionError) else acls, expected.of(path))

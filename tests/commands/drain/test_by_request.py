@@ -86,7 +86,7 @@ def test_a_broker_is_emptied_by_requests_in_batches_under_a_throttle_and_that_is
         assert again.exit_code == 0 and "broker 3: drained: no replica" in again.stdout
         idle = run(cluster, 3, "--no-throttle", "--dry-run")
         assert idle.exit_code == 0 and idle.stdout == "" and "nothing is assigned to them" in idle.stderr
-        back = run(cluster, 3, "--cancel", "--rollback")
+        back = run(cluster, 3, "--cancel", "--rollback", "--no-throttle")
         assert back.exit_code == 0, back.output
         assert assignments(zk) == origin
 
@@ -103,14 +103,15 @@ def test_a_drain_by_requests_that_was_cut_short_is_gone_on_with_or_undone_by_eit
 
     with ZooKeeper(cluster.zookeeper) as zk:
         origin = assignments(zk)
-        for way in ("--resume", "--resume --zookeeper", "--cancel --rollback"):
+        for way in ("--resume", "--resume --zookeeper", "--cancel --rollback --throttle 5000000"):
             with monkeypatch.context() as patch:
                 patch.setattr(DrainOutput, "show", interrupt)
                 result = run(cluster, 4, "--throttle", 5_000_000, "--batch-partitions", 1)
             assert result.exit_code == 130, result.output
             ways_on = [line for line in result.stderr.splitlines() if line.startswith("kt drain 4 --bootstrap-server")]
             assert "--throttle 5000000 --batch-partitions 1 --resume  # go on" in ways_on[0], result.stderr
-            assert "--cancel  # send no more" in ways_on[1] and "--rollback: all of it" in ways_on[1]
+            assert "--cancel  # send no more" in ways_on[1]
+            assert "--cancel --rollback --throttle 5000000 --batch-partitions 1  # bring all back" in ways_on[2]
             refused = run(cluster, 4, "--no-throttle")
             assert refused.exit_code == 1 and "was not finished" in refused.stdout
             if way.endswith("--zookeeper"):
@@ -122,7 +123,7 @@ def test_a_drain_by_requests_that_was_cut_short_is_gone_on_with_or_undone_by_eit
             assert rates_by_broker(zk) == {} and config(zk, "topics", "t") == {}
             if "--resume" in way:
                 assert held(zk, 4) == 0
-                assert run(cluster, 4, "--cancel", "--rollback").exit_code == 0
+                assert run(cluster, 4, "--cancel", "--rollback", "--no-throttle").exit_code == 0
             assert assignments(zk) == origin
             assert not Path("drain-4.state.json").exists()
         assert run(cluster, 4, "--resume").exit_code == 1
@@ -140,7 +141,7 @@ def test_a_drain_cut_short_before_its_proof_says_how_to_have_that(
     assert result.exit_code == 130, result.output
     look, back = [line for line in result.stderr.splitlines() if line.startswith("kt drain 4 --bootstrap-server")]
     assert look.endswith("--no-throttle  # look again whether anything is left")
-    assert back.endswith("--cancel --rollback  # bring all back")
+    assert back.endswith("--cancel --rollback --no-throttle  # bring all back")
     assert run(cluster, 4, "--no-throttle").exit_code == 0
 
 

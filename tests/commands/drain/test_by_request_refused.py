@@ -11,6 +11,7 @@ from kafkatool.commands.main import kt
 from kafkatool.core.operations.drain import drain as drains
 from kafkatool.core.operations.reassignment import following_by_request as following
 from kafkatool.core.operations.requests import comparing
+from kafkatool.core.operations.requests.throttles import RATES, REPLICAS
 from kafkatool.core.protocol.messages import alter_partition_reassignments as altering
 from kafkatool.core.protocol.messages import describe_log_dirs, incremental_alter_configs, metadata
 from kafkatool.core.protocol.messages.describe_log_dirs import (
@@ -173,7 +174,8 @@ def test_a_target_that_dies_is_named_and_a_cancel_ends_it(cluster: Cluster, disk
     assert again.exit_code == 1, again.output
     assert "what is in progress waits for brokers that are not registered: 3; start them" in again.stderr
     ways_on = [line for line in again.stderr.splitlines() if line.startswith("kt drain 1 ")]
-    assert len(ways_on) == 2 and " --resume  #" in ways_on[0] and " --cancel  #" in ways_on[1]
+    assert len(ways_on) == 3 and " --resume  #" in ways_on[0] and " --cancel  #" in ways_on[1]
+    assert " --cancel --rollback --throttle 5000000  # bring all back" in ways_on[2], "as it was begun"
     cancelled = run(cluster, 1, "--cancel")
     assert cancelled.exit_code == 0, cancelled.output
     assert not cluster.moving and cluster.replicas == {0: [1, 2], 1: [2, 1], 2: [1, 2]}
@@ -181,6 +183,98 @@ def test_a_target_that_dies_is_named_and_a_cancel_ends_it(cluster: Cluster, disk
     assert cluster.configs[4, "2"] == {"leader.replication.throttled.rate": "77"}, "as it was"
     assert cluster.configs[2, "t"] == {} == cluster.configs[4, "1"] == cluster.configs[4, "4"]
     assert not Path("drain-1.state.json").exists()
+
+
+def set_on(cluster: Cluster) -> dict[str, dict[str, str]]:
+    return {name: dict(keys) for (_, name), keys in cluster.configs.items() if keys}
+
+
+def test_the_way_back_of_a_drain_that_has_ended_is_throttled_and_that_stays_while_it_is_cut_short(
+    cluster: Cluster, disks: Disks
+) -> None:
+    cluster.configs[4, "2"] = {RATES[0]: "77"}
+    cluster.ends_at_once = True
+    assert run(cluster, 1, "--throttle", 5_000_000).exit_code == 0
+    assert set_on(cluster) == {"2": {RATES[0]: "77"}}, "as it was"
+    gone = {p: list(replicas) for p, replicas in cluster.replicas.items()}
+    cluster.ends_at_once = False
+    back = ("--cancel", "--rollback", "--throttle", 7_000_000, "--batch-partitions", 2)
+
+    early = run(cluster, 1, *back, "--timeout", 0.2)
+    assert early.exit_code == 1 and "what is under way goes on" in early.stderr, early.output
+    assert sorted(cluster.moving) == [0, 1], "the first batch"
+    assert early.stderr.splitlines()[-2].endswith(
+        "--cancel --rollback --throttle 7000000 --batch-partitions 2  # the same command looks again; a throttle stays "
+        "until it finds all done"
+    )
+    origin = {0: [1, 2], 1: [2, 1], 2: [1, 2]}
+    lists = {
+        REPLICAS[0]: ",".join(sorted(f"{p}:{b}" for p in gone for b in gone[p])),
+        REPLICAS[1]: ",".join(sorted(f"{p}:{b}" for p in gone for b in origin[p] if b not in gone[p])),
+    }
+    involved = {str(b) for replicas in (*gone.values(), *origin.values()) for b in replicas}
+    assert set_on(cluster) == {"t": lists, **{b: dict.fromkeys(RATES, "7000000") for b in involved}}
+
+    cluster.replicas |= {p: origin[p] for p in cluster.moving}
+    cluster.moving.clear()
+    cluster.ends_at_once = True
+    again = run(cluster, 1, *back)
+    assert again.exit_code == 0 and cluster.replicas == origin, again.output
+    assert set_on(cluster) == {"2": {RATES[0]: "77"}}, "as it was"
+    assert not Path("drain-1.state.json").exists()
+
+
+def test_a_drain_that_goes_on_after_its_way_back_was_cut_short_has_the_lists_that_fit_again(
+    cluster: Cluster, disks: Disks
+) -> None:
+    cluster.ends_at_once = True
+    assert run(cluster, 1, "--no-throttle").exit_code == 0
+    gone = {p: list(replicas) for p, replicas in cluster.replicas.items()}
+    cluster.ends_at_once = False
+    back = run(cluster, 1, "--cancel", "--rollback", "--throttle", 7_000_000, "--timeout", 0.2)
+    assert back.exit_code == 1, back.output
+    cluster.replicas = {0: [1, 2], 1: [2, 1], 2: [1, 2]}  # it has arrived
+    cluster.moving.clear()
+    assert run(cluster, 1, "--resume", "--timeout", 0.2).exit_code == 1
+    assert sorted(cluster.moving) == [0, 1, 2]
+    lists = {
+        REPLICAS[0]: "0:1,0:2,1:1,1:2,2:1,2:2",
+        REPLICAS[1]: ",".join(sorted(f"{p}:{b}" for p in gone for b in gone[p] if b not in (1, 2))),
+    }
+    assert set_on(cluster)["t"] == lists
+    assert run(cluster, 1, "--cancel").exit_code == 0 and set_on(cluster) == {}
+
+
+@pytest.mark.parametrize("moved", [{}, {0: [3, 2]}], ids=["all-turned-round", "one-arrived"])
+def test_the_way_back_of_a_drain_cut_short_goes_at_the_rate_given_or_at_none(
+    cluster: Cluster, disks: Disks, moved: dict[int, list[int]]
+) -> None:
+    seen = list[dict[str, dict[str, str]]]()
+    alter = cluster.brokers[0].answers[altering.API.key]
+
+    def noting(request: Any) -> object:
+        if any(p.replicas is not None for t in request.topics for p in t.partitions):
+            seen.append(set_on(cluster))
+        return alter(request)
+
+    for terms, rate in ((("--throttle", 7_000_000), "7000000"), (("--no-throttle",), None)):
+        cluster.ends_at_once = False
+        assert run(cluster, 1, "--throttle", 5_000_000, "--timeout", 0.2).exit_code == 1
+        for p, replicas in moved.items():
+            cluster.replicas[p] = replicas
+            del cluster.moving[p]
+        cluster.ends_at_once = True
+        cluster.brokers[0].answers[altering.API.key] = noting
+        back = run(cluster, 1, "--cancel", "--rollback", *terms)
+        cluster.brokers[0].answers[altering.API.key] = alter
+        assert back.exit_code == 0 and cluster.replicas == {0: [1, 2], 1: [2, 1], 2: [1, 2]}, back.output
+        assert set_on(cluster) == {}
+        if moved:
+            lists = {REPLICAS[0]: "0:2,0:3", REPLICAS[1]: "0:1"}
+            found = seen.pop()
+            assert found.get("t") == (None if rate is None else lists)
+            assert {keys[RATES[0]] for name, keys in found.items() if name in "123"} == ({rate} if rate else set())
+        assert seen == []
 
 
 def test_what_the_controller_refuses_leaves_no_throttle_and_no_run(cluster: Cluster, disks: Disks) -> None:

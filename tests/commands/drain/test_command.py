@@ -4,6 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -13,6 +14,8 @@ from kafkatool.commands.drain.drain_output import DrainOutput
 from kafkatool.commands.main import kt
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.drain import drain
+from kafkatool.core.operations.reassignment import events
+from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.throttles import RATES, REPLICAS, rates_by_broker
 from kafkatool.core.planner import plan_files
 from kafkatool.core.zookeeper.cluster_view import read_cluster, read_states
@@ -44,9 +47,9 @@ def replicas_on(zk: ZooKeeper, broker: int) -> int:
     return sum(broker in replicas for topic in topics for replicas in topic.assignment.values())
 
 
-def create_on_broker_2(cluster: EmbeddedCluster, topic: str) -> None:
+def create_on(broker: int, cluster: EmbeddedCluster, topic: str) -> None:
     """Create it, and wait until the controller has: a partition without a leader is not to be drained."""
-    flags = ["--topic", topic, "--replica-assignment", "2:1"]
+    flags = ["--topic", topic, "--replica-assignment", f"{broker}:1"]
     assert CliRunner().invoke(kt, ["topics", "create", "--zookeeper", cluster.zookeeper, *flags]).exit_code == 0
     with ZooKeeper(cluster.zookeeper) as zk:
         eventually(lambda: bool(read_states(zk, [TopicPartition(topic, 0)])), f"{topic} is led")
@@ -73,6 +76,11 @@ def throttling(before: Mapping[str, tuple[bytes, int]], plan: str) -> Iterator[t
 
 def compact(**fields: object) -> str:
     return json.dumps(fields, separators=(",", ":"))
+
+
+def entries(plan: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(Path(plan).read_text())["partitions"]
+    return found
 
 
 def interrupt(self: DrainOutput, *_: object) -> None:
@@ -111,7 +119,7 @@ def test_a_broker_is_emptied_in_batches_under_a_throttle_and_that_is_proven(clus
 def test_a_drain_cut_short_is_gone_on_with_or_undone(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     with ZooKeeper(cluster.zookeeper) as zk:
         assignments = {topic: node.assignment for topic, node in read_cluster(zk).topics.items()}
-        for way, code in (("--resume", 0), ("--cancel --rollback", 0)):
+        for way, code in (("--resume", 0), ("--cancel --rollback --throttle 5000000", 0)):
             with monkeypatch.context() as patch:
                 patch.setattr(DrainOutput, "progress", interrupt)
                 result = run(cluster, 4, "--throttle", 5_000_000, "--batch-partitions", 1)
@@ -124,9 +132,69 @@ def test_a_drain_cut_short_is_gone_on_with_or_undone(cluster: EmbeddedCluster, m
             assert rates_by_broker(zk) == {}
             if way == "--resume":
                 assert replicas_on(zk, 4) == 0
-                assert run(cluster, 4, "--cancel", "--rollback").exit_code == 0
+                assert run(cluster, 4, "--cancel", "--rollback", "--no-throttle").exit_code == 0
             assert {topic: node.assignment for topic, node in read_cluster(zk).topics.items()} == assignments
         assert run(cluster, 4, "--resume").exit_code == 1
+
+
+def test_the_way_back_of_a_drain_that_has_ended_goes_in_batches_under_the_throttle_given(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = list[tuple[Mapping[int, Mapping[str, str]], Mapping[str, str] | None]]()
+    batches = set[int]()
+    show, progress = DrainOutput.show, DrainOutput.progress
+
+    def noting_throttles(self: DrainOutput, event: events.Event) -> None:
+        if isinstance(event, events.Following) and event.what == "back":
+            seen.append((rates_by_broker(zk), config(zk, "topics", "t")))
+        show(self, event)
+
+    def noting_batches(self: DrainOutput, p: Progress) -> None:
+        batches.add(p.batches)
+        progress(self, p)
+
+    with ZooKeeper(cluster.zookeeper) as zk:
+        assert run(cluster, 3, "--no-throttle").exit_code == 0
+        to = {(p["topic"], p["partition"]): p["replicas"] for p in entries("drain-3.json")}
+        origin = {(p["topic"], p["partition"]): p["replicas"] for p in entries("drain-3.rollback.json")}
+        monkeypatch.setattr(DrainOutput, "show", noting_throttles)
+        monkeypatch.setattr(DrainOutput, "progress", noting_batches)
+        back = run(cluster, 3, "--cancel", "--rollback", "--throttle", 5_000_000, "--batch-partitions", 1)
+        assert back.exit_code == 0, back.output
+        ((rates, lists),) = seen
+        moved = sorted(p for p in origin if p[0] == "t" and origin[p] != to[p])
+        leaders = ",".join(f"{p[1]}:{b}" for p in moved for b in to[p])
+        followers = ",".join(f"{p[1]}:{b}" for p in moved for b in origin[p] if b not in to[p])
+        assert lists == dict(zip(REPLICAS, (leaders, followers), strict=True))
+        assert rates == dict.fromkeys((1, 2, 3, 4), dict.fromkeys(RATES, "5000000"))
+        assert len(origin) in batches
+        assert rates_by_broker(zk) == {} and config(zk, "topics", "t") == {}
+        found = read_cluster(zk).topics
+        assert {p: list(found[p[0]].assignment[p[1]]) for p in origin} == origin
+        assert not Path("drain-3.state.json").exists()
+
+
+def test_further_rounds_of_a_resumed_drain_go_under_its_throttle(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = list[drain.Planned]()
+    show = DrainOutput.show
+
+    def noting(self: DrainOutput, event: events.Event) -> None:
+        if isinstance(event, drain.Planned):
+            planned.append(event)
+        show(self, event)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DrainOutput, "progress", interrupt)
+        assert run(cluster, 4, "--throttle", 5_000_000).exit_code == 130
+    with ZooKeeper(cluster.zookeeper) as zk:
+        eventually(lambda: not read_cluster(zk, []).moving, "what was sent has arrived")
+    create_on(4, cluster, "new")
+    monkeypatch.setattr(DrainOutput, "show", noting)
+    result = run(cluster, 4, "--resume")
+    assert result.exit_code == 0, result.output
+    assert [(round_.number, round_.throttle) for round_ in planned] == [(2, 5_000_000)]
 
 
 def test_what_comes_onto_the_broker_meanwhile_is_drained_in_further_rounds_up_to_three(
@@ -138,7 +206,7 @@ def test_what_comes_onto_the_broker_meanwhile_is_drained_in_further_rounds_up_to
     def create_and_write(path: Path, text: str) -> Path | None:
         made.append(path.name)
         if len(made) <= topics:
-            create_on_broker_2(cluster, f"new-{limit}-{len(made)}")
+            create_on(2, cluster, f"new-{limit}-{len(made)}")
         return plan_files.write_file(path, text)
 
     monkeypatch.setattr(drain, "write_file", create_and_write)
@@ -147,7 +215,7 @@ def test_what_comes_onto_the_broker_meanwhile_is_drained_in_further_rounds_up_to
     assert made == ["drain-2.json", "drain-2.round-2.json"]
     with ZooKeeper(cluster.zookeeper) as zk:
         assert replicas_on(zk, 2) == 0
-    create_on_broker_2(cluster, "old")
+    create_on(2, cluster, "old")
     made.clear()
     limit, topics = "three", 3
     result = run(cluster, 2, "--no-throttle")
@@ -179,11 +247,15 @@ def test_a_dead_broker_is_drained(cluster: EmbeddedCluster) -> None:
         ("--throttle 5", "1024"),
         ("--rollback --no-throttle", "--rollback needs --cancel"),
         ("--cancel --resume", "--resume can't be used with --cancel"),
-        ("--cancel --throttle 5000", "--cancel can't be used with"),
+        ("--cancel --throttle 5000", "--cancel takes --throttle and --no-throttle with --rollback alone"),
+        ("--cancel --rollback", "an unthrottled way back may take all of the network"),
         ("--resume --dry-run", "--resume can't be used with --dry-run"),
-        ("--cancel --dry-run", "--cancel can't be used with --throttle, --no-throttle or --dry-run"),
+        ("--cancel --dry-run", "--cancel can't be used with --dry-run"),
     ],
-    ids=["none", "both", "tiny", "rollback", "cancel-resume", "cancel-throttle", "resume-dry-run", "cancel-dry-run"],
+    ids=[
+        *("none", "both", "tiny", "rollback", "cancel-resume", "cancel-throttle", "way-back", "resume-dry-run"),
+        "cancel-dry-run",
+    ],
 )
 def test_bad_usage(zk_connect: str, flags: str, why: str) -> None:
     result = CliRunner().invoke(kt, ["drain", "3", "--zookeeper", zk_connect, *flags.split()])

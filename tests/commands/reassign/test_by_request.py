@@ -636,12 +636,15 @@ def test_a_broker_that_learns_late_of_the_cancel_is_asked_again(cluster: Cluster
 
 
 @pytest.mark.spec("ADM-37")
-def test_a_rollback_of_what_has_ended_runs_under_the_throttle(cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("given", [(), ("--throttle", 7000)], ids=["set-already", "given"])
+def test_a_rollback_of_what_has_ended_runs_under_the_throttle(
+    cluster: Cluster, tmp_path: Path, given: tuple[object, ...]
+) -> None:
     plan = _plan(tmp_path, {0: [3, 2]})
     _plan(tmp_path, {0: [1, 2]}, "plan.rollback.json")
     cluster.replicas[0], cluster.ends_at_once = [3, 2], True
-    cluster.configs = {(4, "2"): dict.fromkeys(RATES, "7000")}
-    found = cluster.run("cancel", "--rollback", "--reassignment-json-file", plan)
+    cluster.configs = {} if given else {(4, "2"): dict.fromkeys(RATES, "7000")}
+    found = cluster.run("cancel", "--rollback", "--reassignment-json-file", plan, *given)
     assert found.exit_code == 0 and cluster.replicas[0] == [1, 2]
     set_ = [
         (r.resource_name, {c.name: c.value for c in r.configs})

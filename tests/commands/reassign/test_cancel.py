@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kafkatool.commands.reassign.run_output import RunOutput
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment import following, run_lock, throttles
 from kafkatool.core.operations.reassignment import run as reassignment_run
@@ -83,6 +84,96 @@ def test_cancel_sends_back_what_is_under_way_and_what_has_ended_with_rollback(
         as_kt.commit([Create("/seen"), Delete("/seen")])
         as_kt.commit_many([[Create("/seen")], [Delete("/seen")]])
     assert deleted == ["/seen"] * 3, "or it would not be noticed"
+
+
+@pytest.mark.spec("RSN-37X", "RSN-23X")
+@pytest.mark.parametrize("run_before", ["cut-short", "not-followed", "ended"])
+def test_a_way_back_goes_under_a_throttle_whose_lists_fit_it_and_which_stays_while_it_is_cut_short(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_before: str
+) -> None:
+    nodes.make_cluster(zk, topics={"t": BEFORE})
+    zk.create(ConfigZnode.path("brokers", "1"), ConfigZnode.encode(BROKER_1), make_parents=True)
+    file = ("--reassignment-json-file", plan_file(tmp_path / "plan.json", GOAL))
+    followed = {"cut-short": ("--wait", "--timeout", "0"), "not-followed": (), "ended": ("--wait",)}[run_before]
+    if run_before == "ended":
+        with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
+            assert run(zk_connect, "--execute", *file, *followed, "--throttle", "6000").exit_code == 0
+    else:
+        assert run(zk_connect, "--execute", *file, *followed, "--throttle", "6000").exit_code == (len(followed) > 0)
+        nodes.reassign(zk)
+    rate = "5000" if run_before == "ended" else "6000"
+    back = ("--cancel", "--rollback", *file, *(("--throttle", rate) if run_before == "ended" else ()))
+    lists = {throttles.REPLICAS[0]: "0:2,1:3,2:1", throttles.REPLICAS[1]: "0:1,1:2,2:3"}
+    shown = run(zk_connect, *back, "--dry-run")
+    assert shown.exit_code == 0, shown.output
+    assert f"/config/topics/t {ConfigZnode.encode(lists).decode()}" in shown.stdout
+    assert config(zk, "topics", "t") != lists, "nothing was written"
+
+    def interrupted(*_: object) -> None:
+        if asked(zk) == plan(BEFORE):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunOutput, "progress", interrupted)
+        early = run(zk_connect, *back)
+    assert early.exit_code == 130 and "; the throttle stays" in early.stderr, early.output
+    assert config(zk, "topics", "t") == lists
+    rates = dict.fromkeys((1, 2, 3), dict.fromkeys(throttles.RATES, rate))
+    assert throttles.rates_by_broker(zk) == rates
+
+    nodes.reassign(zk)
+    ended = run(zk_connect, *back)
+    assert ended.exit_code == 0 and nodes.assignment(zk, "t") == BEFORE, ended.output
+    assert config(zk, "topics", "t") == {} == config(zk, "brokers", "2")
+    before = {"x": "y"} if run_before == "not-followed" else BROKER_1  # nothing noted what stood there
+    assert config(zk, "brokers", "1") == before
+    assert not (tmp_path / "plan.state.json").exists()
+
+
+@pytest.mark.spec("RSN-37X", "RSN-22X")
+def test_a_run_that_goes_on_after_its_way_back_was_cut_short_has_the_lists_that_fit_again(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes.make_cluster(zk, topics={"t": BEFORE})
+    file = ("--reassignment-json-file", plan_file(tmp_path / "plan.json", GOAL))
+    assert run(zk_connect, "--execute", *file, "--wait", "--timeout", "0", "--throttle", "5000").exit_code == 1
+    nodes.reassign(zk)
+    seen = list[dict[str, str] | None]()
+    going = BEFORE
+
+    def interrupted(*_: object) -> None:
+        if asked(zk) == plan(going):
+            seen.append(config(zk, "topics", "t"))
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunOutput, "progress", interrupted)
+        for words in (("--cancel", "--rollback"), ("--execute", "--resume")):
+            assert run(zk_connect, *words, *file).exit_code == 130
+            nodes.reassign(zk)
+            going = GOAL
+    assert [lists and lists[throttles.REPLICAS[1]] for lists in seen] == ["0:1,1:2,2:3", "0:2,1:3,2:1"]
+    assert run(zk_connect, "--execute", "--resume", *file).exit_code == 0
+    assert config(zk, "topics", "t") == {} == config(zk, "brokers", "1")
+
+
+@pytest.mark.spec("RSN-37X", "RSN-24X")
+def test_a_throttle_is_for_the_way_back_alone_not_too_low_and_noted(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path
+) -> None:
+    nodes.make_cluster(zk, topics={"t": BEFORE})
+    file = ("--reassignment-json-file", plan_file(tmp_path / "plan.json", GOAL))
+    refused = run(zk_connect, "--cancel", *file, "--throttle", "5000")
+    assert refused.exit_code == 2 and "--throttle can't be used with --cancel" in refused.stderr
+    (tmp_path / "plan.rollback.json").write_text(plan_json(plan(BEFORE)))
+    refused = run(zk_connect, "--cancel", "--rollback", *file, "--throttle", "5")
+    assert refused.exit_code == 1 and "may never let the move end" in refused.output
+    other = plan({0: (3,)})
+    RunState.of_ended(other, 512_000, 0).write(tmp_path / "plan.state.json")
+    before = nodes.tree(zk)
+    refused = run(zk_connect, "--cancel", "--rollback", *file, "--throttle", "5000")
+    assert refused.exit_code == 1 and "plan.state.json belongs to another plan" in refused.output
+    assert nodes.tree(zk) == before and RunState.read(tmp_path / "plan.state.json", other).cancelled
 
 
 @pytest.mark.spec("RSN-37X", "COM-6X")

@@ -282,6 +282,45 @@ def test_credentials_go_where_owners_alone_read(
         assert {str(acl) for acl in mine.acls("/config/users/carol")} == HIDDEN
 
 
+@pytest.fixture
+def chroot_forgotten(zk: ZooKeeper, zk_connect: str) -> str:
+    """Return an address whose clusters are further below; one of its other nodes is named as one of Kafka's."""
+    for path in ("/ensemble/kafka", "/ensemble/other"):
+        zk.create(path, make_parents=True)
+    connect = f"{zk_connect}/ensemble"
+    with ZooKeeper(f"{connect}/kafka") as cluster:
+        cluster_nodes.make_cluster(cluster, brokers=(1,), controller=None, topics={})
+    zk.create("/ensemble/admin")
+    return connect
+
+
+@pytest.mark.spec("SEC-31")
+@pytest.mark.parametrize("mode", [("--check",), ("--zookeeper.acl", "secure"), ("--zookeeper.acl", "unsecure")])
+def test_where_no_cluster_is_nothing_is_looked_at_or_written_and_the_clusters_below_are_named(
+    chroot_forgotten: str, auth_file: Path, owner: ZooKeeperSecurity, mode: Sequence[str]
+) -> None:
+    with ZooKeeper(chroot_forgotten, security=owner) as mine:
+        mine.set_acls("/", OWN_NODES.of("/config"))  # others may read it; not as --zookeeper.acl unsecure has it
+        before = rights(chroot_forgotten, owner)
+        refused = zk_acl(chroot_forgotten, *mode, auth=auth_file)
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert refused.stderr == (
+            f"kt: no Kafka cluster at {chroot_forgotten}, where /brokers/ids is missing: is the chroot missing? "
+            f"There is {chroot_forgotten}/kafka\n"
+        )
+        assert zk_acl(chroot_forgotten, *mode, "--output", "json", auth=auth_file).exit_code == 1
+        assert rights(chroot_forgotten, owner) == before
+        assert zk_acl(chroot_forgotten, *mode, "--force", auth=auth_file).exit_code == ("--check" in mode)
+        changed = {path for path, acl in rights(chroot_forgotten, owner).items() if acl != before[path]}
+        assert changed == ({"/admin"} if "secure" in mode else set()), "the root is the others', too"
+
+
+@pytest.mark.spec("SEC-31")
+def test_a_cluster_whose_brokers_are_all_down_is_one(zk_connect: str, auth_file: Path) -> None:
+    assert zk_acl(zk_connect, "--zookeeper.acl", "secure", auth=auth_file).exit_code == 0
+    assert zk_acl(zk_connect, "--check", auth=auth_file).exit_code == 0
+
+
 class ListsWhatIsGone(ZooKeeper):
     """Below each node it names one more, as if that had gone since."""
 

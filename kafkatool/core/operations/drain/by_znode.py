@@ -56,9 +56,16 @@ class ZnodeRound:
     def end_early(self) -> Iterator[Event]:
         return self._run.end_early()
 
-    def cancel(self, origin: Moves, *, rollback: bool, timeout_s: float | None) -> Iterator[Event]:
+    def cancel(self, origin: Moves, terms: Terms | None, *, timeout_s: float | None) -> Iterator[Event]:
         return self._run.cancel(
-            origin, self._access, rollback=rollback, timeout_s=timeout_s, force=False, preserve_throttles=False
+            origin,
+            self._access,
+            rollback=terms is not None,
+            timeout_s=timeout_s,
+            force=False,
+            preserve_throttles=False,
+            throttle=None if terms is None else terms.throttle,
+            batch_partitions=0 if terms is None else terms.batch_partitions,
         )
 
     def end_cancel(self) -> Iterator[Event]:

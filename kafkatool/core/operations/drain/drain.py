@@ -7,11 +7,12 @@ that runs of `reassignment` keep. A further round is for topics that came, or gr
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Generic
 
-from kafkatool.core.errors import LoginRefusedError, RefusedError, TlsError
+from kafkatool.core.errors import KafkatoolError, LoginRefusedError, RefusedError, TlsError
 from kafkatool.core.model.moves import Status
 from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.operations.brokers.answers import Answers
@@ -84,8 +85,7 @@ class Drain(Generic[S]):
 
     def files(self, number: int) -> RunFiles:
         """Return the files of a round, from 1."""
-        later = "" if number == 1 else f".round-{number}"
-        return RunFiles(str(self._directory / f"drain-{join_ids(self._brokers, '-')}{later}.json"))
+        return _files(self._brokers, self._directory, number)
 
     # --- plan and start ---------------------------------------------------------------------------------------------
 
@@ -220,8 +220,8 @@ class Drain(Generic[S]):
 
     # --- cancel -----------------------------------------------------------------------------------------------------
 
-    def cancel(self, *, rollback: bool) -> Iterator[Event]:
-        """Send nothing more, and what is under way back; ``rollback``: what has arrived too, round by round.
+    def cancel(self, back: Terms | None) -> Iterator[Event]:
+        """Send nothing more, and what is under way back; ``back``: what has arrived too, so, round by round.
 
         Raises RefusedError: no drain of these brokers was begun here.
         """
@@ -229,17 +229,31 @@ class Drain(Generic[S]):
         begun = [n for n in range(last, 0, -1) if Path(self.files(n).plan).is_file()]
         if not begun:
             raise RefusedError(f"nothing to cancel: there is no {self.files(1).plan}")
-        for number in begun if rollback else begun[:1]:
+        for number in begun[:1] if back is None else begun:
             files = self.files(number)
             plan = _read_plan(files)
             yield from self._of(files, plan).cancel(
-                files.known_way_back(plan, name_of=dashed), rollback=rollback, timeout_s=self._timeout_s
+                files.known_way_back(plan, name_of=dashed), back, timeout_s=self._timeout_s
             )
 
     def end_cancel(self) -> Iterator[Event]:
         """Tell where things stand when a cancel was cut short."""
         if self._round is not None:
             yield from self._round.end_cancel()
+
+
+def terms_begun(brokers: Sequence[int], directory: Path, terms: Terms) -> Terms:
+    """Return ``terms`` with the throttle of those brokers' drain that was cut short; as they are where none was."""
+    for number in range(ROUNDS, 0, -1):
+        files = _files(sorted(set(brokers)), directory, number)
+        with suppress(KafkatoolError):
+            return replace(terms, throttle=RunState.read(files.state, _read_plan(files)).rate)
+    return terms
+
+
+def _files(brokers: Sequence[int], directory: Path, number: int) -> RunFiles:
+    later = "" if number == 1 else f".round-{number}"
+    return RunFiles(str(directory / f"drain-{join_ids(brokers, '-')}{later}.json"))
 
 
 def _read_plan(files: RunFiles) -> Moves:

@@ -15,6 +15,7 @@ from kafkatool.core.errors import KafkatoolError, RefusedError
 from kafkatool.core.model.moves import Status
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.drain import requested_throttles
+from kafkatool.core.operations.drain.way import Terms
 from kafkatool.core.operations.reassignment import events
 from kafkatool.core.operations.reassignment import following_by_request as following
 from kafkatool.core.operations.reassignment.copy_progress import Replica, ToCopy
@@ -24,8 +25,8 @@ from kafkatool.core.operations.reassignment.following_by_request import Waited
 from kafkatool.core.operations.reassignment.run import PATIENCE_S, PAUSE_S
 from kafkatool.core.operations.reassignment.saved_run import RunFiles, RunState, remove
 from kafkatool.core.operations.reassignment.status import Verification
-from kafkatool.core.operations.reassignment.submission import Submission
-from kafkatool.core.operations.reassignment.throttles import SavedThrottle
+from kafkatool.core.operations.reassignment.submission import MAX_BATCH_BYTES, Submission
+from kafkatool.core.operations.reassignment.throttles import SavedThrottle, merged
 from kafkatool.core.operations.requests import comparing, reassignments, throttles
 from kafkatool.core.operations.requests.moving import Moving, read_moves
 from kafkatool.core.operations.requests.throttles import Throttle
@@ -91,7 +92,9 @@ class RequestedRound:
         left = [{p: to for p, to in batch.items() if p in current and current[p] != to} for batch in cut]
         batches = [batch for batch in left if batch]
         self._moves = {p: to for batch in batches for p, to in batch.items()}
-        self._write(state.resumed(batches))  # also if it was cancelled: this is to go on
+        if state.cancelled and state.rate is not None:  # its lists may be those of a way back
+            self._throttle_anew(state, self._moves, current, state.rate)
+        self._write(self._state.resumed(batches))  # also if it was cancelled: this is to go on
         remaining_s = None if timeout_s is None else max(0.0, timeout_s - (time.monotonic() - begun))
         lacking = frozenset(Replica(p, b) for p, to in self._moves.items() for b in to if b not in current[p])
         yield events.Following(ToCopy(lacking, dict(self._client.brokers)))
@@ -141,26 +144,24 @@ class RequestedRound:
         """Follow the batches to their end (RSN-33X)."""
         assert self._state is not None
         first, begun = self._state.finished, time.monotonic()
-        total, done = sum(map(len, batches)), 0
-
-        def report(number: int, done: int, p: Progress) -> None:
-            left = p.left.union(*batches[number + 1 :])
-            elapsed_s = time.monotonic() - begun
-            told = replace(p, finished=done + p.finished, total=total, elapsed_s=elapsed_s, left=left)
-            self._on_progress(replace(told, batch=number + 1, batches=len(batches)))
-
         for number, batch in enumerate(batches):
             if number or not started:
                 self._note_batch(first + number, finished=False)
                 self._send(batch)
             left_s = None if timeout_s is None else max(0.0, begun + timeout_s - time.monotonic())
-            waited = self._wait(batch, left_s, partial(report, number, done))
+            waited = self._wait(batch, left_s, partial(self._report, batches, number, begun))
             if not waited.ended:
                 yield from self._end(frozenset(p for later in batches[number + 1 :] for p in later), waited)
                 return
             self._note_batch(first + number, finished=True)
-            done += len(batch)
         yield from self._end(frozenset(), Waited(ended=True))
+
+    def _report(self, batches: Sequence[Moves], number: int, begun: float, p: Progress) -> None:
+        """Tell how far all batches are, from how far batch ``number`` is."""
+        done, total = sum(map(len, batches[:number])), sum(map(len, batches))
+        told = replace(p, finished=done + p.finished, total=total, elapsed_s=time.monotonic() - begun)
+        left = p.left.union(*batches[number + 1 :])
+        self._on_progress(replace(told, left=left, batch=number + 1, batches=len(batches)))
 
     def _note_batch(self, number: int, *, finished: bool) -> None:
         """Note it in the state file, before anything is built on it. Raises RefusedError: it was cancelled elsewhere."""
@@ -212,8 +213,8 @@ class RequestedRound:
 
     # --- cancel -----------------------------------------------------------------------------------------------------
 
-    def cancel(self, origin: Moves, *, rollback: bool, timeout_s: float | None) -> Iterator[Event]:
-        """Begin nothing more, and have the controller end what moves; ``rollback``: what has ended goes to ``origin`` too.
+    def cancel(self, origin: Moves, terms: Terms | None, *, timeout_s: float | None) -> Iterator[Event]:
+        """Begin nothing more, and have the controller end what moves; with ``terms`` what has ended goes to ``origin`` too.
 
         Raises RefusedError: the controller refuses to.
         """
@@ -221,16 +222,18 @@ class RequestedRound:
             RunState.read(self._files.state, self._plan)
         except RefusedError as e:
             if not isinstance(e.__cause__, FileNotFoundError):
+                if terms is not None and terms.throttle is not None:
+                    raise  # there is no place to note the throttle
                 yield events.NotCancelled(e)
         waited = yield from self._stop(origin, timeout_s)
-        if waited.ended and rollback:
-            waited = yield from self._go_back(origin, timeout_s)
+        if waited.ended and terms is not None:
+            waited = yield from self._go_back(origin, terms, timeout_s)
         if waited.ended:
             yield from self._end_throttles()
         else:
             yield from self.end_cancel()
-        look = comparing.compare_settled if waited.ended and rollback else comparing.compare
-        found = look(self._client, origin if rollback else self._plan)
+        look = comparing.compare_settled if waited.ended and terms is not None else comparing.compare
+        found = look(self._client, self._plan if terms is None else origin)
         yield events.Cancelled(Verification(tuple(found), (), waited.awaited), waited.ended)
 
     def end_cancel(self) -> Iterator[Event]:
@@ -241,7 +244,9 @@ class RequestedRound:
         if not moving:
             yield from self._end_throttles()
         copying = any(m.adding for m in moving.values())
-        yield events.CancelCutShort(forward, len(moving) - forward, copying, bool(moving))
+        run = self._files.unfinished_run(self._plan)
+        throttled = bool(moving) and run is not None and bool(run.throttles)
+        yield events.CancelCutShort(forward, len(moving) - forward, copying, throttled)
 
     def _stop(self, origin: Moves, timeout_s: float | None) -> Generator[Event, None, Waited]:
         """Send back what moves, and wait until nothing of the plan does, and none will follow.
@@ -293,19 +298,46 @@ class RequestedRound:
         _check(sent, _ENDED)
         return sum(e is None for e in sent.values())
 
-    def _go_back(self, origin: Moves, timeout_s: float | None) -> Generator[Event, None, Waited]:
-        """Move what has ended back to where it was, under the run's throttle where it is set."""
+    def _go_back(self, origin: Moves, terms: Terms, timeout_s: float | None) -> Generator[Event, None, Waited]:
+        """Move what has ended back to where it was, batch after batch."""
         self._client.begin_anew()
         current = replicas_in(read_topics(self._client, sorted({p.topic for p in origin})), origin)
         back = {p: to for p, to in origin.items() if p in current and current[p] != to}
-        if (run := self._files.unfinished_run(self._plan)) is not None and run.throttles:
-            way_back = requested_throttles.turned(run.throttles, Throttle.of(back, current, {}))
-            replace(run, throttles=way_back).write(self._files.state)
-            self._set_throttles(way_back)
+        self._throttle_way_back(back, current, terms)
         lacking = frozenset(Replica(p, b) for p, to in back.items() for b in to if b not in current[p])
         yield events.Following(ToCopy(lacking, dict(self._client.brokers)), "back")
-        self._send(back)
-        return self._wait(back, timeout_s, self._on_progress)
+        batches, begun = split_plan(back, max_bytes=MAX_BATCH_BYTES, max_count=terms.batch_partitions), time.monotonic()
+        for number, batch in enumerate(batches):
+            self._send(batch)
+            left_s = None if timeout_s is None else max(0.0, begun + timeout_s - time.monotonic())
+            waited = self._wait(batch, left_s, partial(self._report, batches, number, begun))
+            if not waited.ended:
+                return waited
+        return Waited(ended=True)
+
+    def _throttle_way_back(self, back: Moves, current: Moves, terms: Terms) -> None:
+        """Set the throttle of the way back in place of the run's own; without one take that off."""
+        run = self._files.unfinished_run(self._plan)
+        if terms.throttle is None:
+            if run is not None and run.throttles:
+                self._put_back(run, others_move=bool(read_moves(self._client, needed=True)))
+            return
+        if run is None:
+            run = RunState.of_ended(self._plan, MAX_BATCH_BYTES, terms.batch_partitions)
+        self._throttle_anew(run, back, current, terms.throttle)
+
+    def _throttle_anew(self, run: RunState, moves: Moves, current: Moves, rate: int) -> None:
+        """Set the throttle that fits those moves in place of that of ``run``, and note in the state file what to undo.
+
+        Lists are put back first: so at any moment they are what stood there before, or what the file says.
+        """
+        if run.throttles:
+            self._put_back(run, others_move=True)  # the rates stay
+        if not moves:
+            return
+        fitting = requested_throttles.plan(self._client, Throttle.of(moves, current, {}), rate)
+        self._write(replace(run, throttles=merged(run.throttles, fitting)))
+        self._set_throttles(fitting)
 
     def _end_throttles(self) -> Iterator[Event]:
         """Put back what a run of this plan has set, and end it."""

@@ -6,7 +6,6 @@ set, so what it tells of itself is no reason to leave out a write, and may be to
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from kafkatool.core.client.cluster import ClusterClient
@@ -48,12 +47,6 @@ def plan(client: ClusterClient, throttle: Throttle, rate: int) -> tuple[SavedThr
     wanted |= {("topics", t): dict(zip(REPLICAS, lists, strict=True)) for t, lists in throttle.lists.items()}
     found = _read(client, wanted)
     return tuple(SavedThrottle(*entity, found.get(entity, {}), values) for entity, values in wanted.items())
-
-
-def turned(saved: Sequence[SavedThrottle], way_back: Throttle) -> tuple[SavedThrottle, ...]:
-    """Return the throttles with the lists of the way back in place of those of the way there."""
-    lists = {t: dict(zip(REPLICAS, both, strict=True)) for t, both in way_back.lists.items()}
-    return tuple(replace(t, set=lists[t.name]) if t.entity_type != _BROKERS and t.name in lists else t for t in saved)
 
 
 def setting_changes(client: ClusterClient, saved: Iterable[SavedThrottle]) -> list[Change]:

@@ -17,13 +17,21 @@ from kafkatool.core.errors import (
 )
 from kafkatool.core.model.moves import Move, Status
 from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.operations.config_writes import ConfigWrite
 from kafkatool.core.operations.reassignment import cancelling, events, following, status, throttles
 from kafkatool.core.operations.reassignment.copy_progress import to_copy
 from kafkatool.core.operations.reassignment.events import Event, Following, LeftUnfinished, ThrottleRemoved, WayBack
 from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.saved_run import RunFiles, RunState, remove
 from kafkatool.core.operations.reassignment.status import Verification
-from kafkatool.core.operations.reassignment.submission import Prepared, plan_send_back, prepare, send_back, start
+from kafkatool.core.operations.reassignment.submission import (
+    Prepared,
+    plan_send_back,
+    plan_throttle,
+    prepare,
+    send_back,
+    start,
+)
 from kafkatool.core.planner.plan_files import Moves, PartitionName, plan_json, write_file
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import Create, Op, ZooKeeper
@@ -157,7 +165,9 @@ class Run:
             max_count=state.batch_partitions,
             name_of=self._name_of,
         )
-        self._write(state.resumed(left.batches))  # also if it was cancelled: this is to go on
+        if state.cancelled and state.rate is not None:  # its lists may be those of a way back
+            self._throttle_anew(state, left.moves, state.rate)
+        self._write(self._state.resumed(left.batches))  # also if it was cancelled: this is to go on
         remaining_s = None if timeout_s is None else max(0.0, timeout_s - (time.monotonic() - begun))
         yield Following(to_copy(self._zk, left.moves))
         yield from self._follow(left, started=False, timeout_s=remaining_s)
@@ -330,11 +340,14 @@ class Run:
         timeout_s: float | None,
         force: bool,
         preserve_throttles: bool,
+        throttle: int | None = None,
+        batch_partitions: int = 0,
     ) -> Iterator[Event]:
         """Send nothing more, and send what is under way back to ``origin``, as far as that is known (RSN-37X).
 
         The controller is asked to, where it takes such a request, else the way back is written. ``rollback``: what has
-        ended too goes back there. Raises ControllerUnreachableError, with nothing written; RefusedError.
+        ended too goes back there, in batches of so many partitions (0: all), under ``throttle``, in bytes per second and
+        broker, or None. Raises ControllerUnreachableError, with nothing written; RefusedError.
         """
         with cancelling.asking(self._zk, self._plan, access) as client:
             yield from self._cancel(
@@ -344,6 +357,8 @@ class Run:
                 timeout_s=timeout_s,
                 force=force,
                 preserve_throttles=preserve_throttles,
+                throttle=throttle,
+                batch_partitions=batch_partitions,
             )
 
     def _cancel(
@@ -355,17 +370,26 @@ class Run:
         timeout_s: float | None,
         force: bool,
         preserve_throttles: bool,
+        throttle: int | None,
+        batch_partitions: int,
     ) -> Iterator[Event]:
         try:
             RunState.read(self._files.state, self._plan)
         except RefusedError as e:
             if not isinstance(e.__cause__, FileNotFoundError):
+                if rollback and throttle is not None and not preserve_throttles:
+                    raise  # there is no place to note the throttle
                 yield events.NotCancelled(e)
         if moved := status.find_requested(self._zk, self._plan):
             yield events.MovedByRequest(tuple(sorted(moved)))
         ended = yield from self._stop(origin, timeout_s, client)
         if ended and rollback:
-            ended = yield from self._go_back(origin, timeout_s=timeout_s, force=force)
+            back = prepare(
+                self._zk, origin, skip_unchanged=True, force=force, max_count=batch_partitions, name_of=self._name_of
+            )
+            if not preserve_throttles:
+                self._throttle_way_back(back, throttle)
+            ended = yield from self._go_back(back, timeout_s=timeout_s)
         ended = ended and not status.find_requested(self._zk, self._plan)  # which the znode does not reach
         if not ended:
             yield from self.end_cancel(preserve_throttles=preserve_throttles)
@@ -374,8 +398,26 @@ class Run:
         found = status.verify(self._zk, origin if rollback else self._plan, preserve_throttles=True)
         yield events.Cancelled(found, ended)
 
+    def rate_begun(self) -> int | None:
+        """Read the bytes per second and broker that the plan was begun under, if that stands still; None: it does not.
+
+        Nor is it told where another plan has its state file: there is no place to note what is set anew.
+        """
+        if (run := self._files.unfinished_run(self._plan)) is not None:
+            return run.rate
+        if self._files.state.exists() or not self._topics.intersection(throttles.listed_topics(self._zk)):
+            return None
+        rates = throttles.rates_by_broker(self._zk).values()
+        return max((int(rate) for keys in rates for rate in keys.values() if rate.isdecimal()), default=None)
+
     def plan_cancel(
-        self, origin: Moves, client: "ClusterClient | None", *, rollback: bool, preserve_throttles: bool
+        self,
+        origin: Moves,
+        client: "ClusterClient | None",
+        *,
+        rollback: bool,
+        preserve_throttles: bool,
+        throttle: int | None = None,
     ) -> "tuple[list[AlterPartitionReassignmentsRequest], list[Op]]":
         """Plan what ``cancel`` would ask the controller for, and write, in its order, if nothing ended meanwhile (COM-6X).
 
@@ -384,10 +426,15 @@ class Run:
         asked = [] if client is None else cancelling.plan_requests(client, self._zk, self._plan, origin)
         turned = plan_send_back(self._zk, self._plan, origin)[0] if client is None else None
         ops: list[Op] = [turned] if turned is not None else []
+        set_for_it: list[ConfigWrite] = []
         if rollback:
             moving = status.running(self._zk) or {}
             ended = {p: replicas for p, replicas in origin.items() if p not in moving}
             back = prepare(self._zk, ended, skip_unchanged=True, force=True, name_of=self._name_of)
+            if throttle is not None and back.moves and not preserve_throttles:
+                view = read_cluster(self._zk, {p.topic for p in back.moves}, states=False)
+                set_for_it = plan_throttle(self._zk, view, back.moves, throttle)
+            ops += [op for write in set_for_it for op in write.ops]
             ops += [Create(ReassignmentZnode.PATH, ReassignmentZnode.encode(batch)) for batch in back.batches]
         if not preserve_throttles:
             run = self._files.unfinished_run(self._plan)
@@ -395,6 +442,7 @@ class Run:
                 writes = throttles.plan_restoration(self._zk, run.throttles)
             else:
                 writes = [] if self._find_others() else throttles.plan_removal(self._zk, self._topics)
+                writes = writes or [replace(write, config=write.stored) for write in set_for_it]
             ops += [op for write in writes for op in write.ops]
         self._zk.check_permitted(ops)
         return asked, ops
@@ -531,9 +579,36 @@ class Run:
         turning.sent_back |= ended.cancelled | ended.released
         return ended.unknown
 
-    def _go_back(self, before: Moves, *, timeout_s: float | None, force: bool) -> Generator[Event, None, bool]:
-        """Submit what differs from ``before`` and follow it; False: the deadline passed first."""
-        prepared = prepare(self._zk, before, skip_unchanged=True, force=force, name_of=self._name_of)
+    def _throttle_way_back(self, back: Prepared, throttle: int | None) -> None:
+        """Set the throttle of the way back in place of the run's own; None: take that off."""
+        run = self._files.unfinished_run(self._plan)
+        if throttle is None:
+            if run is not None and run.throttles:
+                throttles.restore(self._zk, run.throttles, run.earlier, self._find_others())
+            return
+        if run is None:
+            if self._topics.intersection(throttles.listed_topics(self._zk)):
+                list(self._take_throttles_off(run))  # of a run that was not followed
+            run = RunState.of_ended(self._plan, back.max_bytes, back.max_count)
+            run = replace(run, earlier=tuple(throttles.listed_topics(self._zk)))
+        self._throttle_anew(run, back.moves, throttle)
+
+    def _throttle_anew(self, run: RunState, moves: Moves, rate: int) -> None:
+        """Set the throttle that fits those moves in place of that of ``run``, and note in the state file what to undo.
+
+        Lists are put back first: so at any moment they are what stood there before, or what the file says.
+        """
+        throttles.restore_lists(self._zk, run.throttles)
+        if not moves:
+            return
+        view = read_cluster(self._zk, {p.topic for p in moves}, states=False)
+        writes = plan_throttle(self._zk, view, moves, rate)
+        self._zk.check_permitted([op for write in writes for op in write.ops])
+        self._write(replace(run, throttles=throttles.merged(run.throttles, throttles.saved(writes))))
+        throttles.apply(self._zk, writes)
+
+    def _go_back(self, prepared: Prepared, *, timeout_s: float | None) -> Generator[Event, None, bool]:
+        """Submit the way back and follow it; False: the deadline passed first."""
         yield Following(to_copy(self._zk, prepared.moves), "back")
         followed = following.follow(
             self._zk, prepared.batches, timeout_s=timeout_s, on_progress=self._on_progress, started=False

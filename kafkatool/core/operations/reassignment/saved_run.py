@@ -59,6 +59,16 @@ class RunState:
         batches = tuple(Batch(len(batch)) for batch in prepared.batches)
         return cls(plan_hash(plan), prepared.max_bytes, prepared.max_count, batches, prepared.saved, prepared.earlier)
 
+    @classmethod
+    def of_ended(cls, plan: Moves, max_bytes: int, batch_partitions: int) -> Self:
+        """Return the state of a run that has ended and is gone back from: nothing of it is to be sent."""
+        return cls(plan_hash(plan), max_bytes, batch_partitions, (), cancelled=True)
+
+    @property
+    def rate(self) -> int | None:
+        """Return the bytes per second and broker that the run moves under; None: unthrottled."""
+        return next((int(rate) for t in self.throttles if t.entity_type == "brokers" for rate in t.set.values()), None)
+
     @property
     def finished(self) -> int:
         """Count the batches that have ended: always the first ones."""

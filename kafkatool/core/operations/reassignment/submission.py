@@ -127,12 +127,8 @@ def prepare(
     writes: list[ConfigWrite] = []
     throttled_before: list[str] = []
     if throttle is not None and moves:
-        assignments = {t: topic.assignment for t, topic in view.topics.items() if any(p.topic == t for p in moves)}
         throttled_before = throttles.listed_topics(zk)
-        writes += throttles.plan_rates(zk, throttles.throttled_brokers(moves, assignments), throttle)
-        if view.reassignment is None:
-            origins = {p: minus(current[p], view.adding(p)) for p in moves}
-            writes += throttles.plan_replicas(zk, moves, origins, view.requested.difference(moves))
+        writes = plan_throttle(zk, view, moves, throttle, rates_alone=view.reassignment is not None)
     prepared = Prepared(
         moves=moves,
         batches=batches,
@@ -148,6 +144,18 @@ def prepare(
     )
     zk.check_permitted(prepared.ops)  # several transactions follow: none is made where one would be refused
     return prepared
+
+
+def plan_throttle(
+    zk: ZooKeeper, view: ClusterView, moves: Moves, rate: int, *, rates_alone: bool = False
+) -> list[ConfigWrite]:
+    """Plan the rates of all brokers that those moves touch, and the lists of their topics (RSN-14)."""
+    assignments = {t: topic.assignment for t, topic in view.topics.items() if any(p.topic == t for p in moves)}
+    writes = throttles.plan_rates(zk, throttles.throttled_brokers(moves, assignments), rate)
+    if not rates_alone:
+        origins = {p: minus(replicas_of(view, p), view.adding(p)) for p in moves}
+        writes += throttles.plan_replicas(zk, moves, origins, view.requested.difference(moves))
+    return writes
 
 
 def _check_unforced(view: ClusterView, plan: Moves, throttle: int | None, name_of: PartitionName) -> None:
@@ -169,6 +177,11 @@ def _check_unforced(view: ClusterView, plan: Moves, throttle: int | None, name_o
             "wait until it has ended, or add --force",
             now=CANCELLED_BY_REQUEST,
         )
+    check_rate(throttle)
+
+
+def check_rate(throttle: int | None) -> None:
+    """Raise RefusedError where nothing may ever end under it (RSN-24X)."""
     if throttle is not None and throttle < throttles.MIN_SAFE_RATE:
         raise RefusedError(
             f"a throttle of {throttle} B/s may never let the move end: give at least {throttles.MIN_SAFE_RATE}, "

@@ -92,6 +92,15 @@ def saved(writes: Iterable[ConfigWrite]) -> list[SavedThrottle]:
     ]
 
 
+def merged(earlier: Iterable[SavedThrottle], later: Iterable[SavedThrottle]) -> tuple[SavedThrottle, ...]:
+    """Return all of them, as set by the later ones; what stood there before the earlier ones is what comes back."""
+    found = {(t.entity_type, t.name): t for t in earlier}
+    for throttle in later:
+        entity = throttle.entity_type, throttle.name
+        found[entity] = replace(found[entity], set=throttle.set) if entity in found else throttle
+    return tuple(found.values())
+
+
 def set_again(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> None:
     """See that every throttle of a resumed run is set; other keys, and what somebody else has set since, are kept."""
     for throttle in throttles:
@@ -150,6 +159,13 @@ def not_restored(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> list[str]
     saved = list(throttles)
     reads = read_configs(zk, [(t.entity_type, t.name) for t in saved])
     return [r.path for t, r in zip(saved, reads, strict=True) if _throttle(r.entity_type, r.config) != t.before]
+
+
+def restore_lists(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> None:
+    """Put back the lists that stood there before, but for those that somebody else has changed since."""
+    for throttle in throttles:
+        if throttle.entity_type != "brokers":
+            _replace(zk, throttle, throttle.set, throttle.before)
 
 
 def plan_restoration(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> list[ConfigWrite]:
