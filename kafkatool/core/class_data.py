@@ -82,7 +82,7 @@ def make_in_background(archive: Path, maker: Sequence[str], environment: Mapping
         with archive.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with archive.with_suffix(".log").open("wb") as log:
-            subprocess.Popen(
+            child = subprocess.Popen(
                 list(maker),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -90,6 +90,7 @@ def make_in_background(archive: Path, maker: Sequence[str], environment: Mapping
                 env=environment,
                 start_new_session=True,
             )
+        child.returncode = 0  # nobody waits for it, of which Python would warn: in a test suite perhaps an error
     except OSError:  # a cache that cannot be written, or the lock is held: no archive, nothing worse
         return False
     return True

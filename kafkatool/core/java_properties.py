@@ -23,6 +23,13 @@ def _unescape(text: str) -> str:
     return _ESCAPE.sub(plain, text)
 
 
+def escape(value: str) -> str:
+    """Return a value as Java itself reads it from a file: it takes those for Latin-1, and a backslash for an escape."""
+    units = value.encode("utf-16-be")
+    codes = (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
+    return "".join(chr(code) if " " <= chr(code) <= "~" and chr(code) != "\\" else f"\\u{code:04x}" for code in codes)
+
+
 def parse_properties(text: str) -> dict[str, str]:
     """Read a text: key -> value; of a key given twice the last value counts, as in Java."""
     found: dict[str, str] = {}

@@ -1,10 +1,14 @@
 """Class-data archives: bound to their Java and jars, used only as they were made, never made twice at once."""
 
 import fcntl
+import gc
 import os
+import sys
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,8 +30,26 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
     """Give the commands that would have been run in the background."""
     commands: list[list[str]] = []
-    monkeypatch.setattr("subprocess.Popen", lambda command, **_: commands.append(command))
+
+    def start(command: list[str], **_: object) -> SimpleNamespace:
+        commands.append(command)
+        return SimpleNamespace()
+
+    monkeypatch.setattr("subprocess.Popen", start)
     yield commands
+
+
+def test_nobody_is_warned_of_a_maker_that_nobody_waits_for(cache: Path, tmp_path: Path) -> None:
+    """A test suite whose warnings are errors would fail, on each fresh machine anew."""
+    archive, go_on = tmp_path / "cache" / "a.jsa", tmp_path / "pipe"
+    os.mkfifo(go_on)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert make_in_background(archive, [sys.executable, "-c", f"open({str(go_on)!r}).read()"])
+        gc.collect()
+    with go_on.open("w"):
+        pass  # and it ends
+    assert [one.category for one in told if one.category is ResourceWarning] == []
 
 
 def made(archive: Path) -> Path:

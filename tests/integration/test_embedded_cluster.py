@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -86,6 +87,19 @@ def test_a_cluster_from_up_to_down(directory: Path) -> None:
     assert nobody.returncode == 1 and "no broker of the cluster answers (kt cluster up)" in nobody.stderr
     ended = json.loads(kt("cluster", "status", *at, "--output", "json").stdout)
     assert ended["controller"] is None and all(b["pid"] is None for b in ended["brokers"])
+
+
+def test_what_runs_on_without_its_files_is_neither_joined_nor_forgotten(directory: Path) -> None:
+    """Somebody removed the directory while the cluster ran."""
+    at = ("--dir", str(directory))
+    assert kt("cluster", "up", "--brokers", "1", *at).returncode == 0
+    shutil.rmtree(directory)
+    refused = kt("cluster", "up", "--brokers", "1", *at)
+    assert refused.returncode == 1 and "runs on without its files" in refused.stderr
+    assert "end it with kt cluster down" in refused.stderr
+    assert kt("cluster", "down", *at).returncode == 0
+    assert not [p for p in psutil.process_iter() if _names(p, directory)]
+    assert "nothing to end" in kt("cluster", "down", *at).stderr
 
 
 def test_a_taken_port_is_told_before_anything_starts(directory: Path) -> None:

@@ -165,7 +165,7 @@ class EmbeddedCluster:
             self._forget_faults(clear=True)
             self._processes.leave()
         else:
-            with self.files.lock(wait=wait):
+            with self._storage_errors(), self.files.lock(wait=wait):
                 if self._is_mine():
                     self._end_all(gentle=gentle)
                 else:
@@ -175,6 +175,12 @@ class EmbeddedCluster:
         if self._usage is not None:
             self._usage.end()
         self._usage = self._run = None
+
+    @property
+    def is_nothing(self) -> bool:
+        """Tell whether there is no cluster in the directory, nor anything that runs of one."""
+        with self._storage_errors():
+            return self.files.load() is None and not self._processes.left()
 
     def let_go(self) -> None:
         """Leave the cluster to its guardian, as a process does that is killed; nothing is started in it from here on."""
@@ -372,8 +378,9 @@ class EmbeddedCluster:
         return ",".join(f"{HOST}:{port}" for port in self.files.require().ports.values())
 
     def status(self) -> ClusterStatus:
-        """Look at addresses, processes and the controller. Raises RefusedError where no cluster was made."""
-        spec = self.files.require()
+        """Look at addresses, processes and the controller. Raises RefusedError where no cluster was made, KafkatoolError."""
+        with self._storage_errors():
+            spec = self.files.require()
         from kafkatool.core.zookeeper.znodes import ControllerZnode
 
         controller = None
@@ -444,6 +451,7 @@ class EmbeddedCluster:
                 raise RefusedError(f"broker {broker_id} runs already")
             if self._zookeeper(spec).process() is None:
                 again = f"--brokers {len(spec.ports)} --dir {shlex.quote(str(self.files.directory))}"
+                again += " --secure" * (spec.security != _PLAINTEXT)
                 raise RefusedError(
                     f"broker {broker_id} cannot start: the ZooKeeper of this cluster does not run; start the whole cluster "
                     f"again: kt cluster up {again}"
@@ -487,6 +495,11 @@ class EmbeddedCluster:
 
     def _refuse_if_running(self, usage: Usage) -> None:
         spec = self.files.load()
+        if spec is None and not self._temporary and (left := self._processes.left()):
+            raise RefusedError(
+                f"a cluster that was in {self.files.directory} runs on without its files (processes "
+                f"{join_ids(sorted(one.pid for one in left), ', ')}): end it with kt cluster down, or name another --dir"
+            )
         if spec is None or not spec.complete or (spec.owned and usage.alone):
             return
         running = join_ids((i for i in spec.ports if self._processes.broker(i)), ", ")
@@ -506,6 +519,17 @@ class EmbeddedCluster:
                 f"{missing[-1]} brokers (--brokers {missing[-1]}), name another --dir, or wipe this one: "
                 f"rm -r {shlex.quote(str(directory))}"
             )
+
+    def _refuse_other_security(self) -> None:
+        """Refuse to go on with nodes and files that were made for another security, or for none."""
+        before = self.files.load()
+        if before is None or before.security == self._wanted_security or not self.files.zookeeper.exists():
+            return
+        flag = "without --secure" if before.security == _PLAINTEXT else "with --secure"
+        raise RefusedError(
+            f"{self.files.directory} holds a cluster of security {before.security}, not {self._wanted_security}: start it "
+            f"as it was ({flag}), name another --dir, or wipe this one: rm -r {shlex.quote(str(self.files.directory))}"
+        )
 
     def _start_again(self, brokers: Collection[int], spec: ClusterSpec) -> None:
         """Start them side by side."""
@@ -530,6 +554,7 @@ class EmbeddedCluster:
         Should it fail, cluster.json is that of the run before, if there was one.
         """
         self._refuse_fewer()
+        self._refuse_other_security()
         self._end_all(gentle=False)
         before = self.files.load()
         spec = self._make_spec(usage is not None)
@@ -595,7 +620,7 @@ class EmbeddedCluster:
         return spec
 
     def _spawn(self, broker_id: int, spec: ClusterSpec) -> None:
-        environment: Mapping[str, str] = {}
+        environment: Mapping[str, str] = {"KAFKA_OPTS": ""}  # a login of the user's is one for another ZooKeeper
         secured: Mapping[str, str] = {}
         if spec.security != _PLAINTEXT:
             security = self._made_security(spec.security)
@@ -643,6 +668,7 @@ class EmbeddedCluster:
         self._forget_faults(clear=gentle)  # a broker that is frozen, or cut off, cannot stop in good order
         if (spec := self.files.load()) is not None:
             self._processes.end_all(spec, self._zookeeper(spec), gentle=gentle)
+        processes.end(*self._processes.left(), gentle=gentle)  # of files that somebody removed while it ran
 
     @contextlib.contextmanager
     def _storage_errors(self) -> Iterator[None]:

@@ -2,15 +2,17 @@
 
 import socket
 import subprocess
-import sys
 from collections.abc import Collection, Mapping
+from typing import Final
 
 import psutil
 
 from kafkatool.broker.embedded import processes
 from kafkatool.broker.embedded.cluster_files import ClusterFiles, ClusterSpec
 from kafkatool.broker.embedded.ports import hold
-from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
+from kafkatool.broker.embedded.zookeeper_process import MAIN, ZooKeeperProcess
+
+PROGRAM: Final = "kafkatool"
 
 
 class ClusterProcesses:
@@ -30,7 +32,7 @@ class ClusterProcesses:
         known = self._known.get(broker_id)
         if known is not None and processes.lives(known):
             return known
-        found = processes.find("kafkatool", self._files.properties(broker_id))
+        found = processes.find(PROGRAM, self._files.properties(broker_id))
         if found is not None:
             self._known[broker_id] = found
         return found
@@ -48,12 +50,12 @@ class ClusterProcesses:
 
     def command(self, broker_id: int) -> list[str]:
         """Return what its process is started by; ``broker`` finds it by the last words."""
-        module = ["-m", "kafkatool", "broker", "start", "--config"]
-        return [sys.executable, *module, str(self._files.properties(broker_id))]
+        module = ["-m", PROGRAM, "broker", "start", "--config"]
+        return [*processes.PYTHON, *module, str(self._files.properties(broker_id))]
 
     def start_guardian(self, *, remove: bool) -> None:
         """Start who ends the cluster when nobody uses it any more, and is to ``remove`` its directory, or not."""
-        command = [sys.executable, "-m", "kafkatool.broker.embedded.guardian", str(self._files.directory)]
+        command = [*processes.PYTHON, "-m", "kafkatool.broker.embedded.guardian", str(self._files.directory)]
         self._guardian = processes.spawn(command + ["--remove"] * remove, self._files.directory / "guardian.log")
 
     def require_running(self, brokers: Collection[int]) -> None:
@@ -87,6 +89,10 @@ class ClusterProcesses:
         self.let_ports_go()
         (self.zookeeper or zookeeper).stop(gentle=gentle)
         self.zookeeper = None
+
+    def left(self) -> list[psutil.Process]:
+        """Find what runs of clusters that were in the directory, whatever its files say by now; brokers come first."""
+        return [one for program in (PROGRAM, MAIN) for one in processes.inside([program], self._files.directory)]
 
     def end_guardian(self) -> None:
         """End who watches over the cluster, if it was started here: there is nothing left to watch over."""

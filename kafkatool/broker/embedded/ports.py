@@ -6,6 +6,7 @@ and is then connected with itself.
 """
 
 import contextlib
+import errno
 import random
 import socket
 import sys
@@ -18,6 +19,7 @@ from kafkatool.core.errors import RefusedError
 HOST = "127.0.0.1"
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _LOWEST = 10_000
+_HIGHEST = 65_535
 _CHANCE = random.SystemRandom()  # a test suite seeds `random`: with one seed all its workers would pick the same ports
 ATTEMPTS = 1000  # random picks before a port of the outgoing range is taken
 
@@ -30,13 +32,26 @@ def is_free(port: int) -> bool:
 
 def require_free(port: int, what: str, *, patience_ms: int = 0) -> None:
     """Wait that long for the port to be free. Raises RefusedError, which says for ``what`` it is."""
+    if not 0 < port <= _HIGHEST:
+        raise RefusedError(f"port {port} for {what} is none: the highest is {_HIGHEST}")
     deadline = time.monotonic() + patience_ms / 1000
     while not is_free(port):
+        if _is_forbidden(port):
+            raise RefusedError(f"port {port} for {what} is one that this user may not listen on: name a higher one")
         if time.monotonic() >= deadline:
             raise RefusedError(
                 f"port {port} for {what} is taken on {HOST}: end what listens there or name another port"
             )
         time.sleep(0.02)
+
+
+def _is_forbidden(port: int) -> bool:
+    with socket.socket() as s:
+        try:
+            s.bind((HOST, port))
+        except OSError as e:
+            return e.errno == errno.EACCES
+    return False
 
 
 def hold(port: int) -> socket.socket | None:

@@ -9,14 +9,19 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 
 import psutil
 
 from kafkatool.core.errors import KafkatoolError
+
+PYTHON: Final = (sys.executable, "-P")
+"""This Python, which takes no module from the directory that its user happens to be in."""
 
 _TAIL_BYTES = 65_536
 
@@ -41,13 +46,33 @@ def spawn(
 
 def find(program: str, marker: Path) -> psutil.Process | None:
     """Find the live process with ``program`` and after it ``marker`` (an absolute path) among its arguments."""
+    return next(_found([program], lambda argument: argument == str(marker)), None)
+
+
+def inside(programs: Sequence[str], directory: Path) -> list[psutil.Process]:
+    """Find all live processes of one of ``programs`` that name a file in a directory, which may be gone by now."""
+    return list(_found(programs, lambda argument: argument.startswith(f"{directory}{os.sep}")))
+
+
+def _found(programs: Sequence[str], names: Callable[[str], bool]) -> Iterator[psutil.Process]:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             arguments = process.cmdline()
-            named = program in arguments and str(marker) in arguments[arguments.index(program) :]
-            if named and process.status() != psutil.STATUS_ZOMBIE:
-                return process
-    return None
+            started = [arguments.index(program) for program in programs if program in arguments]
+            if not started or not any(map(names, arguments[min(started) :])):
+                continue
+            if process.status() != psutil.STATUS_ZOMBIE and _is_of_here(process):
+                yield process
+
+
+def _is_of_here(process: psutil.Process) -> bool:
+    """Tell whether it is ours to end, and means the same files by the same names: not one of a container."""
+    if os.getuid() not in (0, process.uids().real):
+        return False
+    try:
+        return os.readlink(f"/proc/{process.pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt")  # noqa: PTH115
+    except OSError:  # where there is no such thing
+        return True
 
 
 def lives(process: psutil.Process) -> bool:

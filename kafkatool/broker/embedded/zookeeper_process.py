@@ -16,6 +16,7 @@ from kafkatool.broker.embedded import processes
 from kafkatool.core import class_data
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.java import Java, find_java
+from kafkatool.core.java_properties import escape
 from kafkatool.core.security.credential_files import make_private_directory
 
 _JARS = (
@@ -97,7 +98,8 @@ class ZooKeeperProcess:
         return self
 
     def _launch(self, java: Java) -> None:
-        self.child = processes.spawn(self.command(java, class_data.options(self._archive)), self.output)
+        command = self.command(java, class_data.options(self._archive))
+        self.child = processes.spawn(command, self.output, {"LC_ALL": "C.UTF-8"})  # by which Java names files
 
     def command(self, java: Java, options: Sequence[str]) -> list[str]:
         """Return the command that runs it, its JVM with those options besides; its configuration is written."""
@@ -105,10 +107,10 @@ class ZooKeeperProcess:
         if self._login_file:
             make_private_directory(self.directory)  # its data has the users' credentials
         self.config.write_text(
-            f"dataDir={self.directory / 'data'}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
+            f"dataDir={escape(str(self.directory / 'data'))}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
             f"tickTime={_TICK_MS}\nmaxSessionTimeout={_TICK_MS * 120}\nmaxClientCnxns=0\n"
             "admin.enableServer=false\nautopurge.purgeInterval=1\nforceSync=no\n"
-            + "".join(f"{name}={value}\n" for name, value in self._settings.items())
+            + "".join(f"{name}={escape(value)}\n" for name, value in self._settings.items())
         )
         executable, *rest = java_command(java)
         crash = f"-XX:ErrorFile={self.directory / 'crash.log'}"  # not where the user happens to be
@@ -137,7 +139,7 @@ class ZooKeeperProcess:
         """Have the archive made that this start lacked, in the background, for the next ones. Return if that began."""
         if self._archive is not None:
             return False
-        return class_data.make_in_background(archive_path(find_java()), [sys.executable, "-m", _ARCHIVE_MAKER])
+        return class_data.make_in_background(archive_path(find_java()), [*processes.PYTHON, "-m", _ARCHIVE_MAKER])
 
     def answers(self) -> bool:
         """Tell whether it is serving clients now."""

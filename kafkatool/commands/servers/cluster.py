@@ -152,7 +152,7 @@ def down(directory: Path) -> None:
     Whoever wants none of it removes the directory then: the next one begins with an empty cluster.
     """
     ended = _cluster(directory)
-    if ended.files.load() is None:
+    if ended.is_nothing:
         say(f"no cluster in {directory}: nothing to end", err=True)
         return
     ended.down()

@@ -124,3 +124,16 @@ def test_an_up_that_fails_leaves_the_cluster_as_it_was_remembered(tmp_path: Path
 def test_two_that_are_given_the_same_port_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="port 9002 is for ZooKeeper and broker 2"):
         EmbeddedCluster(3, directory=tmp_path, port=9001, zookeeper_port=9002)
+
+
+@pytest.mark.parametrize(
+    ("before", "wanted", "flag"), [("sasl_ssl", "plaintext", "with"), ("plaintext", "ssl", "without")]
+)
+def test_a_directory_of_another_security_is_refused(tmp_path: Path, before: str, wanted: str, flag: str) -> None:
+    """Its nodes are closed to who does not log in, or open to everybody who does not."""
+    files = ClusterFiles(tmp_path)
+    files.save(ClusterSpec(9002, {1: 9001}, security=before))
+    files.zookeeper.mkdir()
+    with pytest.raises(RefusedError, match=f"holds a cluster of security {before}, not {wanted}: .*{flag} --secure"):
+        EmbeddedCluster(1, directory=tmp_path, security=wanted).up(owned=False)
+    assert files.load() == ClusterSpec(9002, {1: 9001}, security=before)

@@ -1,3 +1,4 @@
+import errno
 import random
 import socket
 from types import SimpleNamespace
@@ -5,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from kafkatool.broker.embedded import ports
+from kafkatool.core.errors import RefusedError
 from tests.ports import free_port
 
 
@@ -63,3 +65,15 @@ def test_a_port_that_a_test_has_got_is_given_to_no_other(monkeypatch: pytest.Mon
     assert [free_port(), free_port()] == [first, other]
     with socket.create_server((ports.HOST, first)) as server:
         assert server.getsockname()[1] == first
+
+
+def test_a_port_that_is_none_or_not_to_be_had_is_told_as_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RefusedError, match="port 65536 for broker 2 is none: the highest is 65535"):
+        ports.require_free(65_536, "broker 2")
+
+    def forbidden(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("socket.socket.bind", forbidden)
+    with pytest.raises(RefusedError, match="port 80 for broker 1 is one that this user may not listen on"):
+        ports.require_free(80, "broker 1")

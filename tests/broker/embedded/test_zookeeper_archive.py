@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -72,7 +73,7 @@ def test_it_is_made_once_and_used_until_it_is_found_damaged(
 def test_a_start_that_lacked_it_has_it_made(server: ZooKeeperProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     server.start().wait_ready(READY_MS)
     started: list[list[str]] = []
-    monkeypatch.setattr("subprocess.Popen", lambda command, **_: started.append(command))
+    monkeypatch.setattr("subprocess.Popen", lambda command, **_: started.append(command) or SimpleNamespace())  # type: ignore[func-returns-value]
     assert server.have_archive_made()
     monkeypatch.undo()
     assert started == [[sys.executable, "-m", "kafkatool.broker.embedded.zookeeper_archive_maker"]]

@@ -19,4 +19,4 @@ def archive_path(java: Java) -> Path:
 def make_in_background(archive: Path) -> bool:
     """Start the making, unless it is switched off, under way or failed lately. Return if it was started."""
     environment = os.environ | {"PYTHONPATH": python_path()}
-    return class_data.make_in_background(archive, [sys.executable, "-m", _MAKER], environment)
+    return class_data.make_in_background(archive, [sys.executable, "-P", "-m", _MAKER], environment)
