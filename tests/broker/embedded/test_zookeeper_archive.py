@@ -76,7 +76,7 @@ def test_a_start_that_lacked_it_has_it_made(server: ZooKeeperProcess, monkeypatc
     monkeypatch.setattr("subprocess.Popen", lambda command, **_: started.append(command) or SimpleNamespace())  # type: ignore[func-returns-value]
     assert server.have_archive_made()
     monkeypatch.undo()
-    assert started == [[sys.executable, "-m", "kafkatool.broker.embedded.zookeeper_archive_maker"]]
+    assert started == [[sys.executable, "-P", "-m", "kafkatool.broker.embedded.zookeeper_archive_maker"]]
 
 
 def test_a_maker_that_is_killed_leaves_no_server(cache: Path) -> None:
