@@ -3,9 +3,11 @@
 Errors are values here, not exceptions: one bad partition of a thousand must not cost more than a good one.
 """
 
+import logging
 from typing import NamedTuple
 
 from kafkatool.broker.replication.partition.partition import Partition
+from kafkatool.broker.runtime.few_lines import FewLines
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.core.errors import CorruptRecordsError, OffsetOutOfRangeError, StorageError
@@ -14,6 +16,10 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.fetch import AbortedTransaction, EpochEnd, FetchRequestPartition
 from kafkatool.core.protocol.messages.list_offsets import ListOffsetsRequestPartition
 from kafkatool.core.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequestPartition
+
+log_lines = logging.getLogger(__name__)
+
+_damage_told = FewLines(1, 60)
 
 CONSUMER = -1
 DEBUGGER = -2
@@ -138,6 +144,10 @@ def read_partition(
         return FAILED_READS[ErrorCode.OFFSET_OUT_OF_RANGE]
     except StorageError:
         return FAILED_READS[ErrorCode.KAFKA_STORAGE_ERROR]
+    except CorruptRecordsError as e:
+        if _damage_told.admit(partition.tp) is not None:
+            log_lines.error("%s: nothing can be read from offset %d on: %s", partition.tp, offset, e)
+        return FAILED_READS[ErrorCode.CORRUPT_MESSAGE]
     return PartitionRead(
         ErrorCode.NONE,
         high_watermark,

@@ -113,6 +113,24 @@ def stamp_append_time(batch: memoryview, now_ms: int) -> None:
     _CRC.pack_into(batch, _AT_CRC, crc32c.crc32c(batch[_CRC_FROM:]))
 
 
+def with_true_time(batch: memoryview, header: BatchHeader) -> BatchHeader:
+    """Return the header with the largest time of its records, written into the batch if the client told less.
+
+    Retention, the look-up by time and the memory of producers go by it. Sarama before 1.45.1 leaves it at -1. A batch has
+    the time of its first record, so what is below that cannot be true. Kafka always reckons it anew. Raises AppendError.
+    """
+    if header.max_timestamp >= header.base_timestamp:
+        return header
+    try:
+        largest = max(record.timestamp for record in iter_records(batch))
+    except CorruptRecordsError as e:
+        raise _unreadable(e) from e
+    _TIMESTAMP.pack_into(batch, _AT_MAX_TIMESTAMP, largest)
+    crc = crc32c.crc32c(batch[_CRC_FROM:])
+    _CRC.pack_into(batch, _AT_CRC, crc)
+    return header._replace(max_timestamp=largest, crc=crc)
+
+
 def check_records(records: Iterator[Record], config: LogConfig, now_ms: int) -> None:
     """Check keys and times as the topic wants them (BRK-85). Raises AppendError with the records to blame."""
     limit = config.message_timestamp_difference_max_ms

@@ -115,7 +115,7 @@ def _recover(
         segment.transaction_index_path.unlink(missing_ok=True)
         later = segments[number + 1 :]
         good = _observed(scan_valid(segment.file, 0, size_before), segment, state, epochs)
-        segment.rebuild(_then_drop(directory, good, size_before, later), config.index_interval_bytes)
+        segment.recover(_then_drop(directory, good, size_before, later), config.index_interval_bytes)
         if sync_aborted(segment.transaction_index_path):
             sync_directory(directory)  # it may lie below the recovery point: no flush would come to it again
         delete_snapshots(directory, above=state.end_offset)

@@ -4,6 +4,7 @@ Reads take no lock: they work on the end and the segments as they were when they
 or compaction took a segment from under them. Source: Kafka 2.3.1 log/Log.scala.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -14,7 +15,7 @@ from kafkatool.broker.storage.log.log_state import LogState, NewestBatch
 from kafkatool.broker.storage.segment.segment import Segment
 from kafkatool.broker.storage.segment.segments import Segments
 from kafkatool.broker.storage.segment.transaction_index import AbortedTransaction
-from kafkatool.core.errors import OffsetOutOfRangeError
+from kafkatool.core.errors import CorruptRecordsError, OffsetOutOfRangeError
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.records.batches import iter_records
 
@@ -64,8 +65,11 @@ class LogReader:
 
         It is what those ask for who wait at the end, and spares them two look-ups and a system call each.
         """
-        newest = self._state.newest
-        return newest if newest is not None and newest.end is end and newest.start.offset == offset else None
+        state = self._state
+        newest = state.newest
+        if newest is None or newest.end is not end or newest.start.offset != offset:
+            return None
+        return newest if offset >= state.log_start_offset else None  # else it was deleted
 
     def offset_metadata(self, offset: int) -> LogOffset:
         """Return the offset with its segment and position, when it lies in the log (BRK-37)."""
@@ -136,7 +140,10 @@ def _read(
         first_size = first_end - position
         if first_size > max_bytes and not min_one_batch:  # there is data, but nothing is taken (BRK-96)
             return LogRead(start, b"", 0)
-        available = _readable_end(segment, end, upper) - position
+        try:
+            available = _readable_end(segment, end, upper) - position
+        except CorruptRecordsError:  # behind what is asked for
+            available = first_size
         size = min(available, max(max_bytes, first_size))
         return LogRead(start, segment.region(position, size), size) if size > 0 else LogRead(start, b"", 0)
     return LogRead(end, b"", 0)
@@ -153,12 +160,13 @@ def _readable_end(segment: Segment, end: LogOffset, upper: int) -> int:
 
 
 def _find_offset(segments: Segments, end: LogOffset, offset: int) -> LogOffset:
-    """Return ``offset`` with its place; only the offset when no batch holds it or follows it."""
+    """Return ``offset`` with its place; only the offset when no batch holds it or follows it, or it cannot be found."""
     if offset == end.offset:
         return end
-    for segment in segments.from_offset(offset):
-        if found := segment.find(offset):
-            return LogOffset(offset, segment.base_offset, found[0])
+    with contextlib.suppress(CorruptRecordsError):
+        for segment in segments.from_offset(offset):
+            if found := segment.find(offset):
+                return LogOffset(offset, segment.base_offset, found[0])
     return LogOffset(offset)
 
 

@@ -9,7 +9,12 @@ import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kafkatool.broker.storage.batches.append_checks import check_batch, recompressed, stamp_append_time
+from kafkatool.broker.storage.batches.append_checks import (
+    check_batch,
+    recompressed,
+    stamp_append_time,
+    with_true_time,
+)
 from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.broker.storage.batches.older_entries import OlderEntries
 from kafkatool.broker.storage.batches.received_batches import ReceivedBatch, received_batches
@@ -74,6 +79,7 @@ class LogWriter:
         now_ms = int(time.time() * 1000)
         header = check_batch(memoryview(records), config, now_ms, origin_client=origin_client)
         batch, header = recompressed(memoryview(records), header, config)
+        header = with_true_time(batch, header)
         with state.lock:
             state.check_open()
             base = state.end.offset

@@ -119,6 +119,14 @@ class Segment:
     def note_batch(self, size_bytes: int, last_offset: int, max_timestamp: int, index_interval_bytes: int) -> None:
         """Count in the next batch of the file; an index entry is due every ``index_interval_bytes`` (BRK-132)."""
         position = self.size_bytes
+        self._index(position, size_bytes, last_offset, max_timestamp, index_interval_bytes)
+        if self._recent is not None:
+            self._recent = self._recent.add(last_offset, position + size_bytes)
+        self.size_bytes = position + size_bytes
+
+    def _index(
+        self, position: int, size_bytes: int, last_offset: int, max_timestamp: int, index_interval_bytes: int
+    ) -> None:
         largest = self._largest or self._read_largest()
         if max_timestamp > largest[0]:
             self._largest = largest = (max_timestamp, last_offset)
@@ -130,9 +138,6 @@ class Segment:
         self._since_entry_bytes += size_bytes
         if not position:
             self._first_timestamp = max_timestamp
-        if self._recent is not None:
-            self._recent = self._recent.add(last_offset, position + size_bytes)
-        self.size_bytes = position + size_bytes
 
     def activate(self, next_offset: int) -> None:
         """Make it the segment that is appended to; ``next_offset`` is the log's end."""
@@ -165,7 +170,11 @@ class Segment:
         return self._index_entries >= max(1, limit_bytes // TIME_ENTRY.size - 1)
 
     def find(self, offset: int) -> tuple[int, int] | None:
-        """Return (position, end) of the first batch whose last offset is ``offset`` or more; None: not in this segment."""
+        """Return (position, end) of the first batch whose last offset is ``offset`` or more; None: not in this segment.
+
+        Raises CorruptRecordsError where a batch before it cannot be told from the next: what follows is not to be taken for
+        it, as where compaction has left offsets out.
+        """
         recent = self._recent
         if recent is not None:
             if offset >= recent.floor:
@@ -173,9 +182,13 @@ class Segment:
             end = recent.start
         else:
             end = self.size_bytes
-        for position, header in self.headers(self._position_before(offset), end):
+        at = self._position_before(offset)
+        for position, header in self.headers(at, end):
+            at = position + header.size_bytes
             if header.last_offset >= offset:
-                return position, position + header.size_bytes
+                return position, at
+        if at < min(end, self.size_bytes):  # it may have been cut meanwhile
+            raise CorruptRecordsError(f"{self._path_of(LOG_SUFFIX)}: the batch at position {at} has no readable header")
         return recent.find(offset) if recent is not None else None
 
     def headers(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
@@ -264,22 +277,27 @@ class Segment:
 
     def _open_indexes(self) -> None:
         if not self.offset_index.is_open and not (self.offset_index.open() and self.time_index.open()):
-            self.rebuild(self.headers())
+            self._index_anew(self.headers(), 4096)
 
-    def rebuild(self, batches: Iterable[tuple[int, BatchHeader]], index_interval_bytes: int = 4096) -> None:
+    def recover(self, batches: Iterable[tuple[int, BatchHeader]], index_interval_bytes: int) -> None:
         """Make the indexes anew from all good batches; a torn batch and what follows it are cut off the file."""
+        good_bytes = self._index_anew(batches, index_interval_bytes)
+        if good_bytes < self.size_bytes:
+            self.size_bytes = good_bytes
+            os.ftruncate(self.file.fileno(), good_bytes)
+
+    def _index_anew(self, batches: Iterable[tuple[int, BatchHeader]], index_interval_bytes: int) -> int:
+        """Return up to where the batches lie. Readers may look on meanwhile: by few entries they are slow, and right."""
         self.offset_index.create()
         self.time_index.create()
-        size_before, self.size_bytes = self.size_bytes, 0
         self._largest, self._first_timestamp = (-1, self.base_offset), None
         self._since_entry_bytes = self._index_entries = 0
-        recent, self._recent = self._recent, None
+        end = 0
         for _, header in batches:
-            self.note_batch(header.size_bytes, header.last_offset, header.max_timestamp, index_interval_bytes)
-        self._recent = recent
+            self._index(end, header.size_bytes, header.last_offset, header.max_timestamp, index_interval_bytes)
+            end += header.size_bytes
         self._add_time_entry(self._largest)
-        if self.size_bytes < size_before:
-            os.ftruncate(self.file.fileno(), self.size_bytes)
+        return end
 
     def prepare_truncation(self, offset: int) -> Cut:
         """Find where to cut before the batch that holds ``offset`` or follows it, and open all that a cut needs.

@@ -13,7 +13,9 @@ from kafkatool.broker.replication.partition.partition_reads import Reader
 from kafkatool.broker.runtime.timer import Timer, TimerTask
 from kafkatool.broker.storage.log.log_reader import LogRead
 from kafkatool.broker.storage.producers.producer_state import UNVERIFIED
+from kafkatool.core.errors import CorruptRecordsError
 from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.broker.replication.world import CONSUMER, TP, Clock, World, follower, wanted, world
 from tests.broker.storage.batch_builders import batch, marker
 
@@ -139,6 +141,25 @@ def test_a_position_read_before_another_led_counts_for_nothing(broker: World, mo
     assert partition.high_watermark.offset == 0 and partition.lacks_a_fetch
     broker.fetch(5, follower(2), epoch=2)
     assert partition.high_watermark.offset == 5
+
+
+@pytest.mark.spec("BRK-40", "BRK-94")
+def test_damage_is_told_once_a_minute_and_who_met_it_has_not_read(
+    broker: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    partition = broker.lead(isr=(1, 2))
+    broker.produce(count=2)
+    broker.produce(count=3)
+
+    def damaged(*_: object, **__: object) -> None:
+        raise CorruptRecordsError("the batch at position 7 has no readable header")
+
+    monkeypatch.setattr(type(partition.log), "read", damaged)
+    for reader in (follower(2), CONSUMER, follower(2)):
+        (read,) = broker.fetch(0, reader)
+        assert (read.error, read.start, read.size_bytes) == (ErrorCode.CORRUPT_MESSAGE, None, 0)
+    assert partition.lacks_a_fetch and partition.high_watermark.offset == 0
+    assert caplog.text.count("t-0: nothing can be read from offset 0 on: the batch at position 7") == 1
 
 
 @pytest.mark.spec("BRK-96")

@@ -1,5 +1,6 @@
 import errno
 import os
+import struct
 import time
 import zlib
 from pathlib import Path
@@ -39,6 +40,26 @@ def test_leader_gives_the_batch_its_offset_and_epoch_and_leaves_the_rest_alone(t
     assert stored == bytes(batch(3, epoch=4) + batch(2, base_offset=3, epoch=5))
     assert log.end == (5, 0, len(stored))
     assert log.leader_epochs.entries == [(4, 0), (5, 3)]
+
+
+@pytest.mark.spec("BRK-85", "BRK-143")
+@pytest.mark.parametrize("codec", ["producer", "gzip"])
+@pytest.mark.parametrize("told", [-1, 0, 999])
+def test_a_batch_that_tells_too_early_a_time_gets_that_of_its_records(tmp_path: Path, told: int, codec: str) -> None:
+    """Sarama before 1.45.1 tells none: by that what was just written would be too old, and its producer forgotten."""
+    log = make_log(tmp_path, compression_type=codec)
+    sent = batch(3, timestamp=1000, step_ms=50, producer=(7, 0, 0))
+    struct.pack_into(">q", sent, 35, told)
+    struct.pack_into(">I", sent, 17, crc32c.crc32c(bytes(sent[21:])))
+    log.append_as_leader(sent, 0)
+    stored = everything(log)
+    header = read_header(stored)
+    assert header is not None and header.max_timestamp == 1100 and check_crc(memoryview(stored))
+    assert log.newest_time_ms() == 1100
+    found = log.find_by_timestamp(1040, 3)
+    assert found is not None and found.offset == 1
+    log.expire_producers(1100)
+    assert log.append_as_leader(batch(3, timestamp=1000, step_ms=50, producer=(7, 0, 0)), 0).duplicate
 
 
 @pytest.mark.spec("BRK-84")

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkatool.broker.storage.log.log import Log
-from kafkatool.core.errors import OffsetOutOfRangeError
+from kafkatool.core.errors import CorruptRecordsError, OffsetOutOfRangeError
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.records.batches import Record, encode_batch, iter_batches
 from kafkatool.core.protocol.records.compression import Codec
@@ -216,3 +216,65 @@ def test_a_disk_that_is_slow_to_give_a_large_batch_holds_up_no_search_in_another
         go_on.set()
         for thread in threads:
             thread.join()
+
+
+@pytest.mark.spec("BRK-94")
+@pytest.mark.parametrize(
+    ("at", "damage"), [(16, b"\7"), (0, bytes(20)), (8, b"\x7f\xff\xff\xff")], ids=["magic", "zeros", "length"]
+)
+@pytest.mark.parametrize("batch_number", [1, 5])
+def test_what_follows_an_unreadable_header_is_not_taken_for_what_compaction_left_out(
+    tmp_path: Path, at: int, damage: bytes, batch_number: int
+) -> None:
+    """A reader that was given the next segment would skip good records, and a follower be in sync without them."""
+    log = _filled(tmp_path, [1] * 12, segment_bytes="300")
+    assert len(log.segments) == 3
+    size = len(batch(1))
+    in_each = 300 // size
+    segment = log.segments.from_offset(batch_number).__iter__().__next__()
+    position = (batch_number % in_each) * size
+    with segment.transaction_index_path.with_suffix(".log").open("r+b") as file:
+        file.seek(position + at)
+        file.write(damage)
+    log.close()
+    log = make_log(tmp_path, clean=True, segment_bytes="300")
+    for offset in range(batch_number, (batch_number // in_each + 1) * in_each):
+        with pytest.raises(CorruptRecordsError, match=f"the batch at position {position} has no readable header"):
+            log.read(offset, 1 << 20, 12, min_one_batch=True)
+    for offset in (0, (batch_number // in_each + 1) * in_each):
+        read = log.read(offset, 1 << 20, 12, min_one_batch=True)
+        assert next(iter_batches(memoryview(content(read))))[1].base_offset == offset
+    assert log.offset_metadata(batch_number).segment_base is None
+    log.close()
+
+
+def test_a_segment_whose_index_is_made_anew_is_read_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a reader that holds no lock, while another, or retention, was the first to look into it."""
+    log = _filled(tmp_path, [1] * 12, segment_bytes="300")
+    log.close()
+    for index in tmp_path.glob("*.index"):
+        index.unlink()
+    log = make_log(tmp_path, clean=True, segment_bytes="300")
+    first = next(iter(log.segments))
+    headers, seen = first.headers, []
+
+    def looked_at(*where: int) -> Any:
+        for item in headers(*where):
+            yield item
+            if not seen and not where:  # the whole segment, for its index
+                seen.append(None)
+                seen[:] = [log.read(offset, 1 << 20, 12, min_one_batch=True).start.offset for offset in (0, 1, 2)]
+
+    monkeypatch.setattr(first, "headers", looked_at, raising=False)
+    assert first.find(1) is not None
+    assert seen == [0, 1, 2]
+    log.close()
+
+
+@pytest.mark.spec("BRK-141")
+def test_the_last_batch_is_gone_when_it_was_deleted(tmp_path: Path) -> None:
+    log = _filled(tmp_path, [1, 1])
+    assert log.newest_at(1, log.end) is not None
+    log.high_watermark = 2
+    log.advance_log_start(2)
+    assert log.newest_at(1, log.end) is None
