@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kafkatool.broker.coordination.clock import CoordinatorClock
 from kafkatool.broker.coordination.led_topic import LedTopic
-from kafkatool.broker.coordination.ownership import Ownership
+from kafkatool.broker.coordination.ownership import Ownership, Term
 from kafkatool.broker.coordination.partition_count import PartitionCount
 from kafkatool.broker.groups.group import Effect, Group, StoreGroup
 from kafkatool.broker.groups.loader import Loaded, load
@@ -37,14 +37,11 @@ MOST_NEW_GROUPS = 100_000
 
 @dataclass(slots=True, eq=False)
 class OwnedGroup:
-    """A group with its lock and the scheduled call for its next deadline.
-
-    ``since`` is the leader epoch in which its partition came here.
-    """
+    """A group with its lock and the scheduled call for its next deadline. ``since``: its partition came here with that."""
 
     group: Group
     partition: int
-    since: int
+    since: Term
     lock: threading.RLock = field(default_factory=threading.RLock)
     deadline: TimerTask | None = None
 
@@ -152,7 +149,7 @@ class OwnedGroups:
             owned = groups.get(group)
             since = self.partitions.owned_since(partition)
             if owned is None and since is not None:
-                owned = groups[group] = self._new[group] = self._new_group(group, partition, since)
+                owned = groups[group] = self._new[group] = self._new_group(group, since)
                 if len(self._new) > MOST_NEW_GROUPS:
                     oldest = self._new.pop(next(iter(self._new)))
         if oldest is not None:
@@ -170,7 +167,7 @@ class OwnedGroups:
         self.carry_out(owned, effects)
         self.forget(owned)
 
-    def _new_group(self, group_id: str, partition: int, since: int) -> OwnedGroup:
+    def _new_group(self, group_id: str, since: Term) -> OwnedGroup:
         group = Group(
             group_id,
             lambda wanted: self._store(owned, wanted),
@@ -179,7 +176,7 @@ class OwnedGroups:
             to_wall_ms=self._clock.to_wall_ms,
             over=lambda limit: self._limits.reached(limit, group_id),
         )
-        owned = OwnedGroup(group, partition, since)
+        owned = OwnedGroup(group, since.partition, since)
         return owned
 
     def holds(self, owned: OwnedGroup) -> bool:
@@ -269,19 +266,18 @@ class OwnedGroups:
 
     # --- leadership of the offsets partitions (GRP-6 to 17) ------------------------------------------------------
 
-    def _read(self, source: Log, number: int, epoch: int) -> None:
-        loaded = load(
-            source, self._config.offsets_load_buffer_size, lambda: self.partitions.still_loading(number, epoch)
-        )
+    def _read(self, source: Log, term: Term) -> None:
+        loaded = load(source, self._config.offsets_load_buffer_size, lambda: self.partitions.still_loading(term))
         if loaded is not None:
-            self._take_over(number, epoch, loaded)
+            self._take_over(term, loaded)
 
-    def _take_over(self, number: int, epoch: int, loaded: Loaded) -> None:
+    def _take_over(self, term: Term, loaded: Loaded) -> None:
+        number = term.partition
         now_ms = self._now_ms()
         groups: dict[str, OwnedGroup] = {}
         started: list[tuple[OwnedGroup, list[Effect]]] = []
         for group_id in loaded.group_ids():
-            owned = groups[group_id] = self._new_group(group_id, number, epoch)
+            owned = groups[group_id] = self._new_group(group_id, term)
             value = loaded.groups.get(group_id)
             effects = owned.group.restore(value, now_ms) if value else []
             owned.group.offsets = loaded.offsets[group_id]
@@ -289,7 +285,7 @@ class OwnedGroups:
                 started.append((owned, effects))
         broken = {group: loaded.keys_of(group) for group in loaded.broken}
         with self._lock:
-            if not self.partitions.finish_load(number, epoch):
+            if not self.partitions.finish_load(term):
                 return
             for end in sorted(self._ended.pop(number, ()), key=attrgetter("log_offset")):
                 if end.log_offset >= loaded.end:  # else it was read, and what is open may be of a later transaction
