@@ -5,7 +5,7 @@ A group is decided upon under its lock; what was decided is carried out after th
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
@@ -182,7 +182,10 @@ class OwnedGroups:
     def holds(self, owned: OwnedGroup) -> bool:
         """Tell whether it is the group of its id still: not unloaded, nor forgotten, since it was looked up."""
         with self._lock:
-            return self._groups.get(owned.partition, {}).get(owned.group.id) is owned
+            return self._holds(owned)
+
+    def _holds(self, owned: OwnedGroup) -> bool:
+        return self._groups.get(owned.partition, {}).get(owned.group.id) is owned
 
     def all(self) -> list[OwnedGroup]:
         with self._lock:
@@ -201,9 +204,23 @@ class OwnedGroups:
     def note_transaction(self, owned: OwnedGroup, producer_id: int) -> None:
         """Note that the producer commits offsets of the group in its transaction."""
         with self._lock:
-            self._committing.setdefault(owned.partition, {}).setdefault(producer_id, set()).add(owned.group.id)
+            if self._holds(owned):
+                self._committing.setdefault(owned.partition, {}).setdefault(producer_id, set()).add(owned.group.id)
 
-    def take_committing(self, number: int, end: TransactionEnd) -> list[OwnedGroup]:
+    def forget_transaction(self, owned: OwnedGroup, producer_id: int) -> None:
+        """Note that it does no more. Under the group's lock, so that it does not begin to meanwhile."""
+        with self._lock:
+            if self._holds(owned):  # else what is noted is of another that was loaded
+                self._forget_transaction(owned.partition, producer_id, {owned.group.id})
+
+    def _forget_transaction(self, number: int, producer_id: int, ids: Set[str]) -> None:
+        committing = self._committing.get(number, {})
+        if left := committing.get(producer_id, set()) - ids:
+            committing[producer_id] = left
+        else:
+            committing.pop(producer_id, None)
+
+    def committing(self, number: int, end: TransactionEnd) -> list[OwnedGroup]:
         """Return the groups of a partition for which the producer has committed offsets; its transaction is over.
 
         While the partition is being loaded there are none yet: its end is heeded by the load.
@@ -212,8 +229,9 @@ class OwnedGroups:
             if self.partitions.get(number) is Ownership.LOADING:
                 self._ended.setdefault(number, []).append(end)
                 return []
-            ids = self._committing.get(number, {}).pop(end.producer_id, ())
+            ids = self._committing.get(number, {}).get(end.producer_id, set())
             groups = self._groups.get(number, {})
+            self._forget_transaction(number, end.producer_id, ids - groups.keys())
             return [groups[id_] for id_ in ids if id_ in groups]
 
     def broken_keys(self, group: str) -> frozenset[Key]:
