@@ -553,9 +553,9 @@ class GroupCoordinator:
             self._drop(owned, gone, dead=False)
 
     def _drop(self, owned: OwnedGroup, gone: Sequence[TopicPartition], dead: bool) -> None:
-        if dead:
-            self.groups.forget(owned)
         self._erase(owned, gone, *([GroupKey(owned.group.id)] if dead and owned.group.generation > 0 else []))
+        if dead:
+            self.groups.forget(owned)  # now: before, one of that id could commit what the tombstones would erase
 
     def _erase(self, owned: OwnedGroup, partitions: Sequence[TopicPartition], *more: Key) -> None:
         """Append the tombstones that were decided under the group's lock; it is not held while the disk is written."""

@@ -368,6 +368,27 @@ def test_what_a_transaction_holds_keeps_its_group(stage: Stage) -> None:
     assert [g.group.id for g in stage.coordinator.groups.all()] == ["held"]
 
 
+@pytest.mark.spec("GRP-55", "GRP-52", "GRP-50")
+def test_no_commit_for_a_group_that_expires_is_erased_with_it(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.lead()
+    stage.commit({A: 1})
+    append = stage.replica.append
+    told: list[ErrorCode] = []
+
+    def meanwhile(*args: Any, **options: Any) -> None:
+        """A client commits while the tombstones are on their way."""
+        monkeypatch.undo()
+        told.append(stage.commit({A: 2})[A])
+        append(*args, **options)
+
+    monkeypatch.setattr(stage.replica, "append", meanwhile)
+    stage.expire_after(days=8)
+    assert told == [ErrorCode.COORDINATOR_NOT_AVAILABLE], "it tries again"
+    assert stage.commit({A: 2}) == {A: ErrorCode.NONE}
+    stage.restart()
+    assert stage.fetch() == (ErrorCode.NONE, {A: 2})
+
+
 @pytest.mark.spec("GRP-12")
 def test_a_marker_ends_the_transaction_of_its_producer_alone(stage: Stage) -> None:
     def hold(producer: int, partition: int) -> None:
