@@ -35,6 +35,7 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.messages import (
     create_topics,
+    delete_topics,
     fetch,
     find_coordinator,
     metadata,
@@ -43,6 +44,7 @@ from kafkatool.core.protocol.messages import (
     produce,
 )
 from kafkatool.core.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsTopic
+from kafkatool.core.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkatool.core.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -184,6 +186,21 @@ def read(connection: Connection, topic: str) -> list[bytes | None]:
     ]
 
 
+def coordinator(connection: Connection) -> int:
+    return connection.send(find_coordinator.API, 2, FindCoordinatorRequest(key="g")).node_id
+
+
+def commit(connection: Connection, offset: int) -> int:
+    partition = OffsetCommitRequestPartition(partition=0, committed_offset=offset)
+    request = OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(topic="t", partitions=[partition])])
+    return connection.send(offset_commit.API, 7, request).topics[0].partitions[0].error_code
+
+
+def committed(connection: Connection) -> tuple[int, list[int]]:
+    answer = connection.send(offset_fetch.API, 5, OffsetFetchRequest(group_id="g", topics=None))
+    return answer.error_code, [p.committed_offset for t in answer.topics for p in t.partitions]
+
+
 @pytest.mark.spec("BRK-119", "BRK-123", "BRK-128")
 def test_one_broker_creates_a_topic_takes_records_and_has_them_after_a_clean_restart(
     zk_connect: str, tmp_path: Path
@@ -318,25 +335,10 @@ def test_groups_are_served_elsewhere_before_the_sockets_of_a_controlled_stop_clo
         for client in clients.values():
             wait_until(lambda c=client: len(c.send(metadata.API, 1, MetadataRequest(topics=[])).brokers) == 2)  # type: ignore[misc]
         assert create(first, "t", 1, 2) == 0
-
-        def coordinator(client: Connection) -> int:
-            return client.send(find_coordinator.API, 2, FindCoordinatorRequest(key="g")).node_id
-
-        def commit(client: Connection) -> int:
-            partition = OffsetCommitRequestPartition(partition=0, committed_offset=7)
-            request = OffsetCommitRequest(
-                group_id="g", topics=[OffsetCommitRequestTopic(topic="t", partitions=[partition])]
-            )
-            return client.send(offset_commit.API, 7, request).topics[0].partitions[0].error_code
-
-        def committed(client: Connection) -> tuple[int, list[int]]:
-            answer = client.send(offset_fetch.API, 5, OffsetFetchRequest(group_id="g", topics=None))
-            return answer.error_code, [p.committed_offset for t in answer.topics for p in t.partitions]
-
         wait_until(lambda: coordinator(first) in clients)
         old = coordinator(first)
         heir = 3 - old
-        wait_until(lambda: commit(clients[old]) == 0)
+        wait_until(lambda: commit(clients[old], 7) == 0)
         wait_until(lambda: len(describe(first, "__consumer_offsets").partitions[0].isr_nodes) == 2)
         ask_to_move = controlled_stop.ask_to_move_leaders
         seen: list[object] = []
@@ -351,6 +353,21 @@ def test_groups_are_served_elsewhere_before_the_sockets_of_a_controlled_stop_clo
         brokers[old].stop()
         assert seen == [heir], "its sockets were open"
         monkeypatch.undo()
+
+
+@pytest.mark.spec("GRP-6", "GRP-15", "TXN-7")
+def test_groups_are_served_again_when_their_topic_was_deleted_and_made_anew(zk_connect: str, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    settings = config(zk_connect, data, offsets_topic_num_partitions="1", offsets_topic_replication_factor="1")
+    with Broker(settings) as broker, client_of(broker) as client:
+        wait_until(lambda: create(client, "t", 1, 1) == 0)
+        wait_until(lambda: coordinator(client) == 1 and commit(client, 7) == 0)
+    with Broker(settings) as broker, client_of(broker) as client:
+        wait_until(lambda: committed(client) == (0, [7]))  # in a later leader epoch than that of a new topic
+        request = DeleteTopicsRequest(topic_names=["__consumer_offsets"], timeout_ms=60_000)
+        assert client.send(delete_topics.API, 3, request).topics[0].error_code == 0
+        wait_until(lambda: coordinator(client) == 1 and commit(client, 8) == 0)
+        assert committed(client) == (0, [8])
 
 
 @pytest.mark.spec("BRK-119", "BRK-127", "CTL-1", "CTL-22", "CTL-118")

@@ -354,16 +354,24 @@ class GroupCoordinator:
                 commit = Commit(value, base_offset + index) if code is ErrorCode.NONE else None
                 if owned.group.offsets.finish(partition, commit, begun, producer_id):
                     deleted.append(partition)
+            if producer_id is not None:
+                self._forget_if_over(owned, producer_id)
         self._erase(owned, deleted)
         return code
 
     def end_transaction(self, number: int, producer_id: int, *, committed: bool, log_offset: int) -> None:
         """Put in force, or drop, what the producer has committed in this partition: its marker is replicated (TXN-86)."""
         end = TransactionEnd(producer_id, committed, log_offset)
-        for owned in self.groups.take_committing(number, end):
+        for owned in self.groups.committing(number, end):
             with owned.lock:
                 if not self.groups.is_lost(owned):
                     owned.group.offsets.end_transaction(**end._asdict())
+                    self._forget_if_over(owned, producer_id)
+
+    def _forget_if_over(self, owned: OwnedGroup, producer_id: int) -> None:
+        """Keep nothing of a producer that no marker is waited for. Under the group's lock."""
+        if not owned.group.offsets.knows_transaction(producer_id):
+            self.groups.forget_transaction(owned, producer_id)
 
     def _may_commit(self, group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         if group.state is GroupState.DEAD:
@@ -545,9 +553,9 @@ class GroupCoordinator:
             self._drop(owned, gone, dead=False)
 
     def _drop(self, owned: OwnedGroup, gone: Sequence[TopicPartition], dead: bool) -> None:
-        if dead:
-            self.groups.forget(owned)
         self._erase(owned, gone, *([GroupKey(owned.group.id)] if dead and owned.group.generation > 0 else []))
+        if dead:
+            self.groups.forget(owned)  # now: before, one of that id could commit what the tombstones would erase
 
     def _erase(self, owned: OwnedGroup, partitions: Sequence[TopicPartition], *more: Key) -> None:
         """Append the tombstones that were decided under the group's lock; it is not held while the disk is written."""

@@ -126,13 +126,22 @@ class CommittedOffsets:
             self._tombstones[partition] = log_offset
 
     def end_transaction(self, producer_id: int, *, committed: bool, log_offset: int) -> None:
-        """Apply or drop what the producer's open transaction held: its marker stands at that offset (GRP-12, TXN-86)."""
+        """Apply or drop what the producer's transaction held whose marker stands at that offset (GRP-12, TXN-86).
+
+        What stands behind the marker is of its next transaction.
+        """
         if producer_id in self._writing:
             self._ended.setdefault(producer_id, []).append((log_offset, committed))
         held = self.transactional.pop(producer_id, {})
-        if committed:
-            for partition, commit in held.items():
+        for partition, commit in held.items():
+            if commit.log_offset > log_offset:
+                self.transactional.setdefault(producer_id, {})[partition] = commit
+            elif committed:
                 self.apply(partition, commit)
+
+    def knows_transaction(self, producer_id: int) -> bool:
+        """Tell whether something of the producer waits for a marker, or is being written."""
+        return producer_id in self._writing or bool(self.transactional.get(producer_id))
 
     def forget(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Forget deleted partitions; return the ones that had an offset, which needs a tombstone (GRP-53)."""

@@ -5,14 +5,14 @@ A group is decided upon under its lock; what was decided is carried out after th
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
 from kafkatool.broker.coordination.clock import CoordinatorClock
 from kafkatool.broker.coordination.led_topic import LedTopic
-from kafkatool.broker.coordination.ownership import Ownership
+from kafkatool.broker.coordination.ownership import Ownership, Term
 from kafkatool.broker.coordination.partition_count import PartitionCount
 from kafkatool.broker.groups.group import Effect, Group, StoreGroup
 from kafkatool.broker.groups.loader import Loaded, load
@@ -37,14 +37,11 @@ MOST_NEW_GROUPS = 100_000
 
 @dataclass(slots=True, eq=False)
 class OwnedGroup:
-    """A group with its lock and the scheduled call for its next deadline.
-
-    ``since`` is the leader epoch in which its partition came here.
-    """
+    """A group with its lock and the scheduled call for its next deadline. ``since``: its partition came here with that."""
 
     group: Group
     partition: int
-    since: int
+    since: Term
     lock: threading.RLock = field(default_factory=threading.RLock)
     deadline: TimerTask | None = None
 
@@ -152,7 +149,7 @@ class OwnedGroups:
             owned = groups.get(group)
             since = self.partitions.owned_since(partition)
             if owned is None and since is not None:
-                owned = groups[group] = self._new[group] = self._new_group(group, partition, since)
+                owned = groups[group] = self._new[group] = self._new_group(group, since)
                 if len(self._new) > MOST_NEW_GROUPS:
                     oldest = self._new.pop(next(iter(self._new)))
         if oldest is not None:
@@ -170,7 +167,7 @@ class OwnedGroups:
         self.carry_out(owned, effects)
         self.forget(owned)
 
-    def _new_group(self, group_id: str, partition: int, since: int) -> OwnedGroup:
+    def _new_group(self, group_id: str, since: Term) -> OwnedGroup:
         group = Group(
             group_id,
             lambda wanted: self._store(owned, wanted),
@@ -179,13 +176,16 @@ class OwnedGroups:
             to_wall_ms=self._clock.to_wall_ms,
             over=lambda limit: self._limits.reached(limit, group_id),
         )
-        owned = OwnedGroup(group, partition, since)
+        owned = OwnedGroup(group, since.partition, since)
         return owned
 
     def holds(self, owned: OwnedGroup) -> bool:
         """Tell whether it is the group of its id still: not unloaded, nor forgotten, since it was looked up."""
         with self._lock:
-            return self._groups.get(owned.partition, {}).get(owned.group.id) is owned
+            return self._holds(owned)
+
+    def _holds(self, owned: OwnedGroup) -> bool:
+        return self._groups.get(owned.partition, {}).get(owned.group.id) is owned
 
     def all(self) -> list[OwnedGroup]:
         with self._lock:
@@ -204,9 +204,23 @@ class OwnedGroups:
     def note_transaction(self, owned: OwnedGroup, producer_id: int) -> None:
         """Note that the producer commits offsets of the group in its transaction."""
         with self._lock:
-            self._committing.setdefault(owned.partition, {}).setdefault(producer_id, set()).add(owned.group.id)
+            if self._holds(owned):
+                self._committing.setdefault(owned.partition, {}).setdefault(producer_id, set()).add(owned.group.id)
 
-    def take_committing(self, number: int, end: TransactionEnd) -> list[OwnedGroup]:
+    def forget_transaction(self, owned: OwnedGroup, producer_id: int) -> None:
+        """Note that it does no more. Under the group's lock, so that it does not begin to meanwhile."""
+        with self._lock:
+            if self._holds(owned):  # else what is noted is of another that was loaded
+                self._forget_transaction(owned.partition, producer_id, {owned.group.id})
+
+    def _forget_transaction(self, number: int, producer_id: int, ids: Set[str]) -> None:
+        committing = self._committing.get(number, {})
+        if left := committing.get(producer_id, set()) - ids:
+            committing[producer_id] = left
+        else:
+            committing.pop(producer_id, None)
+
+    def committing(self, number: int, end: TransactionEnd) -> list[OwnedGroup]:
         """Return the groups of a partition for which the producer has committed offsets; its transaction is over.
 
         While the partition is being loaded there are none yet: its end is heeded by the load.
@@ -215,8 +229,9 @@ class OwnedGroups:
             if self.partitions.get(number) is Ownership.LOADING:
                 self._ended.setdefault(number, []).append(end)
                 return []
-            ids = self._committing.get(number, {}).pop(end.producer_id, ())
+            ids = self._committing.get(number, {}).get(end.producer_id, set())
             groups = self._groups.get(number, {})
+            self._forget_transaction(number, end.producer_id, ids - groups.keys())
             return [groups[id_] for id_ in ids if id_ in groups]
 
     def broken_keys(self, group: str) -> frozenset[Key]:
@@ -269,19 +284,18 @@ class OwnedGroups:
 
     # --- leadership of the offsets partitions (GRP-6 to 17) ------------------------------------------------------
 
-    def _read(self, source: Log, number: int, epoch: int) -> None:
-        loaded = load(
-            source, self._config.offsets_load_buffer_size, lambda: self.partitions.still_loading(number, epoch)
-        )
+    def _read(self, source: Log, term: Term) -> None:
+        loaded = load(source, self._config.offsets_load_buffer_size, lambda: self.partitions.still_loading(term))
         if loaded is not None:
-            self._take_over(number, epoch, loaded)
+            self._take_over(term, loaded)
 
-    def _take_over(self, number: int, epoch: int, loaded: Loaded) -> None:
+    def _take_over(self, term: Term, loaded: Loaded) -> None:
+        number = term.partition
         now_ms = self._now_ms()
         groups: dict[str, OwnedGroup] = {}
         started: list[tuple[OwnedGroup, list[Effect]]] = []
         for group_id in loaded.group_ids():
-            owned = groups[group_id] = self._new_group(group_id, number, epoch)
+            owned = groups[group_id] = self._new_group(group_id, term)
             value = loaded.groups.get(group_id)
             effects = owned.group.restore(value, now_ms) if value else []
             owned.group.offsets = loaded.offsets[group_id]
@@ -289,7 +303,7 @@ class OwnedGroups:
                 started.append((owned, effects))
         broken = {group: loaded.keys_of(group) for group in loaded.broken}
         with self._lock:
-            if not self.partitions.finish_load(number, epoch):
+            if not self.partitions.finish_load(term):
                 return
             for end in sorted(self._ended.pop(number, ()), key=attrgetter("log_offset")):
                 if end.log_offset >= loaded.end:  # else it was read, and what is open may be of a later transaction

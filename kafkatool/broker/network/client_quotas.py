@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from kafkatool.broker.settings.config import NO_LIMIT, BrokerConfig
@@ -17,6 +17,7 @@ from kafkatool.core.zookeeper.znodes import ConfigZnode
 
 PRODUCE, FETCH = "producer_byte_rate", "consumer_byte_rate"
 _ANY = ConfigZnode.DEFAULT
+_FEW_RATES: Final = 1000  # so many are kept though nothing was counted lately
 
 
 class Entity(NamedTuple):
@@ -48,10 +49,17 @@ class _Rate:
             self._counts.append((start, count + size_bytes))
         else:
             self._counts.append((now, size_bytes))
-        while now - self._counts[0][0] >= self._samples * self._window_s:
+        while self._is_over(self._counts[0][0], now):
             self._counts.popleft()
         span_s = max(now - self._counts[0][0], (self._samples - 1) * self._window_s, self._window_s)
         return sum(count for _, count in self._counts) / span_s, span_s
+
+    def is_over(self, now: float) -> bool:
+        """Tell whether all windows are over, so that it is as good as a new one."""
+        return self._is_over(self._counts[-1][0], now)
+
+    def _is_over(self, start: float, now: float) -> bool:
+        return now - start >= self._samples * self._window_s
 
 
 class ClientQuotas:
@@ -64,6 +72,7 @@ class ClientQuotas:
         self._lock = threading.Lock()
         self._limits: dict[Entity, Mapping[str, float]] = {}
         self._rates: dict[tuple[str, Entity], _Rate] = {}
+        self._most_rates = _FEW_RATES  # beyond it, those that are over go: client ids are the clients' to choose
         self.active = self._is_active()
 
     def _is_active(self) -> bool:
@@ -84,13 +93,20 @@ class ClientQuotas:
             entity, limit = self._limit_of(kind, user, client_id)
             if limit >= NO_LIMIT:
                 return 0
+            now = self._clock()
             rate = self._rates.get((kind, entity))
             if rate is None:
+                self._make_room(now)
                 rate = self._rates[kind, entity] = _Rate(self._samples, self._window_s)
-            per_second, span_s = rate.record(size_bytes, self._clock())
+            per_second, span_s = rate.record(size_bytes, now)
         if per_second <= limit:
             return 0
         return round((per_second - limit) / limit * span_s * 1000)
+
+    def _make_room(self, now: float) -> None:
+        if len(self._rates) >= self._most_rates:
+            self._rates = {key: rate for key, rate in self._rates.items() if not rate.is_over(now)}
+            self._most_rates = max(_FEW_RATES, 2 * len(self._rates))  # not all looked at for each that comes
 
     def _limit_of(self, kind: str, name: str, client_id: str) -> tuple[Entity, float]:
         for user, client, shares in (

@@ -210,7 +210,7 @@ class Connection:
 
     def _count(self, *, whole: bool) -> None:
         if self.memory is not None:
-            self.memory.receive(self._filled - self._counted_bytes, whole=whole)
+            self.memory.receive(self._filled - self._counted_bytes, whole_bytes=self._filled if whole else None)
             self._counted_bytes, self._counted_whole = self._filled, whole
 
     def _count_no_longer(self) -> None:

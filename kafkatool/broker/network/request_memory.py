@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Final, Protocol
 
 _TURN_S: Final = 10.0
@@ -18,8 +18,10 @@ class Reader(Protocol):
 class RequestMemory:
     """Counts them; beyond ``limit_bytes`` nobody reads on until it falls. Thread-safe.
 
-    If no whole request is in work, nothing could fall: then one connection after the other, the first that asks, may read
-    its request to the end. One that has not done so after ten seconds is closed, as it holds up all others.
+    Whole requests are answered, be it late, as those that wait for others are. Halves fall only when somebody reads on: if
+    they are as much as half of the limit, and whole ones are below it, then one connection after the other, the first that
+    asks, may read its request to the end. One that has not done so after ten seconds is closed, as it holds up all others.
+    So there are never more bytes than twice the limit and a request.
     """
 
     def __init__(
@@ -35,7 +37,7 @@ class RequestMemory:
         self._clock = clock
         self._lock = threading.Lock()
         self._bytes = 0
-        self._in_work = 0  # whole requests
+        self._whole_bytes = 0  # of these
         self._turn: tuple[Reader, float] | None = None  # whose it is to read beyond the limit, and until when
         self._waiting: set[Callable[[], None]] = set()  # wake-ups of processors that do not read
 
@@ -50,7 +52,7 @@ class RequestMemory:
             return True
         late = None
         with self._lock:
-            if not self._in_work:
+            if self._gives_turns():
                 holder, until = self._turn or (reader, self._clock() + _TURN_S)
                 if holder is reader:
                     self._turn = (holder, until)
@@ -66,23 +68,38 @@ class RequestMemory:
             self._on_full()
         return may_read
 
-    def receive(self, size_bytes: int, *, whole: bool) -> None:
-        """Count bytes that have come; ``whole``: a request is complete with them."""
+    def _gives_turns(self) -> bool:
+        half_bytes = self._bytes - self._whole_bytes
+        return self._whole_bytes < self._limit_bytes <= 2 * half_bytes
+
+    def receive(self, size_bytes: int, *, whole_bytes: int | None = None) -> None:
+        """Count bytes that have come; ``whole_bytes``: all those of the request, if it is complete with them."""
         with self._lock:
             self._bytes += size_bytes
-            self._in_work += whole
-            if whole:
+            if whole_bytes is not None:
+                self._whole_bytes += whole_bytes
                 self._turn = None
+            waiting = self._to_wake()
+        for wake in waiting:
+            wake()
 
     def forget(self, size_bytes: int, *, whole: bool, reader: Reader) -> None:
         """Count those of a request no longer: it is answered, or its connection closed before or after it was ``whole``."""
         with self._lock:
             self._bytes -= size_bytes
-            self._in_work -= whole
-            if self._turn is not None and self._turn[0] is reader:
+            if whole:
+                self._whole_bytes -= size_bytes
+            if self._bytes < self._limit_bytes or (self._turn is not None and self._turn[0] is reader):
                 self._turn = None
-            if not self._waiting or (self._bytes >= self._limit_bytes and self._in_work):
-                return
-            waiting, self._waiting = self._waiting, set()
+            waiting = self._to_wake()
         for wake in waiting:
             wake()
+
+    def _to_wake(self) -> Set[Callable[[], None]]:
+        """Take who may read on now, or one of them."""
+        if not self._waiting:
+            return frozenset()  # as nearly always
+        if self._bytes >= self._limit_bytes and (self._turn is not None or not self._gives_turns()):
+            return frozenset()
+        waiting, self._waiting = self._waiting, set()
+        return waiting

@@ -10,6 +10,7 @@ from functools import partial
 
 from kafkatool.broker.coordination.clock import CoordinatorClock
 from kafkatool.broker.coordination.ids import is_id
+from kafkatool.broker.coordination.ownership import Term
 from kafkatool.broker.coordination.tombstones import in_batches
 from kafkatool.broker.limits import Limits
 from kafkatool.broker.metadata_cache import MetadataCache
@@ -434,7 +435,7 @@ class TransactionCoordinator:
             Ending(
                 transactional_id=entry.id,
                 partition=entry.partition,
-                coordinator_epoch=entry.since,
+                coordinator_epoch=entry.since.epoch,
                 identity=value.identity,
                 committed=value.state is TransactionState.PREPARE_COMMIT,
                 partitions=frozenset(value.partitions),
@@ -506,7 +507,7 @@ class TransactionCoordinator:
         """Forget ids that nobody has used for ``transactional.id.expiration.ms``."""
         retention_ms = self._config.transactional_id_expiration_ms
         before_ms = self._clock.expiry_ms(retention_ms) - retention_ms
-        doomed: dict[tuple[int, int], list[Entry]] = {}
+        doomed: dict[Term, list[Entry]] = {}
         for entry in yielding_gil(self.owned.all()):
             with entry.lock:
                 if entry.gone or self.owned.is_lost(entry):
@@ -514,17 +515,17 @@ class TransactionCoordinator:
                 if decisions.has_expired(entry.value, entry.in_flight is not None, before_ms):
                     assert entry.value is not None  # else nothing expires
                     entry.in_flight = entry.value.moved(TransactionState.DEAD)
-                    doomed.setdefault((entry.partition, entry.since), []).append(entry)
-        for (number, since), entries in doomed.items():
-            largest_bytes = self._writer.largest_batch(number)
+                    doomed.setdefault(entry.since, []).append(entry)
+        for since, entries in doomed.items():
+            largest_bytes = self._writer.largest_batch(since.partition)
             for batch in in_batches(entries, lambda entry: len(entry.id.encode()), largest_bytes):
-                self._bury(number, since, batch)
+                self._bury(since, batch)
         for number, ids in self.owned.damaged().items():
             for transactional_id, time_ms in ids.items():
                 if time_ms <= before_ms:
                     self._bury_damaged(number, transactional_id)
 
-    def _bury(self, number: int, since: int, entries: Sequence[Entry]) -> None:
+    def _bury(self, since: Term, entries: Sequence[Entry]) -> None:
         def appended(result: AppendResult) -> None:
             # Not answered for in time: the next round writes them again, which does no harm.
             stored = result.error in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
@@ -539,9 +540,9 @@ class TransactionCoordinator:
                 self._go_on(entry)
 
         self._writer.append(
-            number,
+            since.partition,
             [(encode_key(entry.id), None) for entry in entries],
-            still=lambda: self.owned.partitions.owned_since(number) == since,
+            still=lambda: self.owned.partitions.owned_since(since.partition) == since,
             done=appended,
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from kafkatool.broker.coordination.led_topic import LedTopic
-from kafkatool.broker.coordination.ownership import Ownership
+from kafkatool.broker.coordination.ownership import Ownership, Term
 from kafkatool.broker.coordination.partition_count import PartitionCount
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.replication.replica_manager import ReplicaManager
@@ -54,8 +54,8 @@ class Entry:
 
     id: str
     partition: int
-    since: int
-    """The leader epoch in which its partition came here: the coordinator epoch."""
+    since: Term
+    """Its partition came here with that; the leader epoch in which it began is the coordinator epoch."""
     value: Transaction | None = None
     in_flight: Transaction | None = None
     unmarked: frozenset[TopicPartition] = frozenset()
@@ -158,36 +158,39 @@ class OwnedTransactions:
 
     # --- leadership of the partitions (TXN-7 to 16) -------------------------------------------------------------
 
-    def _read(self, source: Log, number: int, epoch: int) -> None:
+    def _read(self, source: Log, term: Term) -> None:
         found = load(
             source,
             self._config.transaction_state_log_load_buffer_size,
-            lambda: self.partitions.still_loading(number, epoch),
+            lambda: self.partitions.still_loading(term),
         )
         if found is not None:
-            self._take_over_when_replicated(number, epoch, source.log_end_offset, found)
+            self._take_over_when_replicated(term, source.log_end_offset, found)
 
-    def _take_over_when_replicated(self, number: int, epoch: int, end: int, found: Loaded) -> None:
+    def _take_over_when_replicated(self, term: Term, end: int, found: Loaded) -> None:
         """Serve nothing, and end no transaction, by a record that the next leader may not have (TXN-10)."""
 
         def replicated(error: ErrorCode) -> None:
             if error in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
-                self._take_over(number, epoch, found)
-            elif self.partitions.still_loading(number, epoch):
+                self._take_over(term, found)
+            elif self.partitions.still_loading(term):
                 self._scheduler.schedule("transaction-load", again, delay_ms=_AGAIN_MS)
 
         def again() -> None:
-            self._take_over_when_replicated(number, epoch, end, found)
+            self._take_over_when_replicated(term, end, found)
 
-        if self.partitions.still_loading(number, epoch):
+        if self.partitions.still_loading(term):
             timeout_ms = self._config.request_timeout_ms
-            self._replica_manager.appends.await_replicated(self.topic.partition(number), end, timeout_ms, replicated)
+            self._replica_manager.appends.await_replicated(
+                self.topic.partition(term.partition), end, timeout_ms, replicated
+            )
 
-    def _take_over(self, number: int, epoch: int, found: Loaded) -> None:
+    def _take_over(self, term: Term, found: Loaded) -> None:
+        number = term.partition
         now_ms = self._now_ms()
-        entries = {id_: Entry(id_, number, epoch, loaded(stored, now_ms)) for id_, stored in found.transactions.items()}
+        entries = {id_: Entry(id_, number, term, loaded(stored, now_ms)) for id_, stored in found.transactions.items()}
         with self._lock:
-            if not self.partitions.finish_load(number, epoch):
+            if not self.partitions.finish_load(term):
                 return
             self._entries[number] = entries
             self._damaged[number] = found.damaged

@@ -313,8 +313,9 @@ def test_a_batch_that_rotted_on_the_disk_is_named_and_not_served_without(
     stage.coordinator = stage.make()
     loaded = stage.coordinator.groups
     stage.epoch += 1
-    loaded.partitions.begin_load(0, stage.epoch)
-    loaded.topic.load(0, stage.epoch)
+    term = loaded.partitions.begin_load(0, stage.epoch)
+    assert term is not None
+    loaded.topic.load(term)
     assert stage.fetch() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {})
     (line,) = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
     assert str(OFFSETS_PARTITION) in line and f"offset {rotten} " in line and "again in 1000 ms" in line

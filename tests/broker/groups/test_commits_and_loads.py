@@ -32,7 +32,7 @@ from kafkatool.broker.storage.producers.producer_state import UNVERIFIED
 from kafkatool.core.errors import StorageError
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import TRANSACTIONAL, Record, encode_batch, read_header
-from tests.broker.groups.test_coordinator import A, B, Stage, owned_group
+from tests.broker.groups.test_coordinator import OFFSETS_PARTITION, A, B, Stage, owned_group
 from tests.broker.storage.batch_builders import marker
 from tests.broker.storage.logs import Later, make_log
 from tests.waiting import eventually
@@ -368,6 +368,27 @@ def test_what_a_transaction_holds_keeps_its_group(stage: Stage) -> None:
     assert [g.group.id for g in stage.coordinator.groups.all()] == ["held"]
 
 
+@pytest.mark.spec("GRP-55", "GRP-52", "GRP-50")
+def test_no_commit_for_a_group_that_expires_is_erased_with_it(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.lead()
+    stage.commit({A: 1})
+    append = stage.replica.append
+    told: list[ErrorCode] = []
+
+    def meanwhile(*args: Any, **options: Any) -> None:
+        """A client commits while the tombstones are on their way."""
+        monkeypatch.undo()
+        told.append(stage.commit({A: 2})[A])
+        append(*args, **options)
+
+    monkeypatch.setattr(stage.replica, "append", meanwhile)
+    stage.expire_after(days=8)
+    assert told == [ErrorCode.COORDINATOR_NOT_AVAILABLE], "it tries again"
+    assert stage.commit({A: 2}) == {A: ErrorCode.NONE}
+    stage.restart()
+    assert stage.fetch() == (ErrorCode.NONE, {A: 2})
+
+
 @pytest.mark.spec("GRP-12")
 def test_a_marker_ends_the_transaction_of_its_producer_alone(stage: Stage) -> None:
     def hold(producer: int, partition: int) -> None:
@@ -492,8 +513,9 @@ def test_a_group_is_never_seen_without_its_offsets(stage: Stage, monkeypatch: py
 
     monkeypatch.setattr(groups, "_lock", LookedBehind(look_meanwhile))
     monkeypatch.setattr(stage.replica.log, "read", reading)
-    groups.partitions.begin_load(0, 1)
-    groups.topic.load(0, 1)
+    term = groups.partitions.begin_load(0, 1)
+    assert term is not None
+    groups.topic.load(term)
     look_meanwhile()
     loading: Any = ((ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {}), "")
     whole: Any = ((ErrorCode.NONE, {A: 1}), "Stable")
@@ -526,9 +548,10 @@ def test_a_load_is_tried_again_ever_later_and_says_where_it_stopped(
 
     monkeypatch.setattr(stage.replica.log, "read", failing)
     groups = stage.coordinator.groups
-    groups.partitions.begin_load(0, 1)
+    term = groups.partitions.begin_load(0, 1)
+    assert term is not None
     monkeypatch.setattr(stage.scheduler, "schedule", note)
-    groups.topic.load(0, 1)
+    groups.topic.load(term)
     for _ in range(8):
         again[-1][1]()
     assert [ms for ms, _ in again] == [1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000, 60_000]
@@ -578,14 +601,14 @@ def test_leadership_means_loading_at_once_and_a_new_epoch_does_not_load_again(
     stage.commit({A: 1})
     stage.coordinator.on_leadership_change([stage.state()], [])
     assert len(loads) == 1 and stage.fetch() == (ErrorCode.NONE, {A: 1})
-    stale = stage.state()
+    stale = stage.epoch
     stage.follow()
-    stage.coordinator.on_leadership_change([stale], [])
+    stage.coordinator.on_leadership_change([stage.state(stale)], [])
     assert stage.fetch()[0] is ErrorCode.NOT_COORDINATOR, "older than the newest seen"
-    stale = stage.state()
+    stale = stage.epoch
     stage.coordinator.on_leadership_change([stage.state()], [])
     loads[-1]()
-    stage.coordinator.on_leadership_change([], [stale])
+    stage.coordinator.on_leadership_change([], [stage.state(stale)])
     assert stage.fetch() == (ErrorCode.NONE, {A: 1}), "an unload that is older is dropped as well"
 
 
@@ -643,7 +666,8 @@ def test_all_of_a_group_ends_before_the_control_request_is_answered(stage: Stage
     if how == "follower":
         stage.follow()
     else:
-        stage.coordinator.on_partitions_stopped([A, stage.replica.log.partition])
+        stage.replica.remove(OFFSETS_PARTITION)
+        stage.coordinator.on_partitions_stopped([A, OFFSETS_PARTITION])
     assert [r.error for r in synced] == [r.error for r in other] == [ErrorCode.NOT_COORDINATOR]
     assert {(g.group.state.value, g.deadline, g.group.next_deadline_ms()) for g in groups} == {("Dead", None, None)}
     assert stage.coordinator.groups.all() == [] and stage.fetch()[0] is ErrorCode.NOT_COORDINATOR
@@ -662,7 +686,8 @@ def test_a_partition_that_is_being_loaded_is_lost_as_well(
     if how == "follower":
         stage.follow()
     else:
-        stage.coordinator.on_partitions_stopped([stage.replica.log.partition])
+        stage.replica.remove(OFFSETS_PARTITION)
+        stage.coordinator.on_partitions_stopped([OFFSETS_PARTITION])
     assert stage.fetch()[0] is ErrorCode.NOT_COORDINATOR
     loads[0]()
     assert stage.fetch()[0] is ErrorCode.NOT_COORDINATOR and not stage.coordinator.groups.all()

@@ -34,12 +34,16 @@ class OneReplica:
     def __init__(self, *logs: Log) -> None:
         self.log = logs[0]
         self._logs = {log.partition: log for log in logs}
+        self._partitions = {tp: SimpleNamespace(tp=tp, log=log, leader_epoch=0) for tp, log in self._logs.items()}
         self.refuse: ErrorCode | None = None
         self.partitions = self.appends = self
 
     def get(self, tp: TopicPartition) -> Any:
-        log = self._logs.get(tp)
-        return SimpleNamespace(tp=tp, log=log, leader_epoch=0) if log is not None else None
+        return self._partitions.get(tp)
+
+    def remove(self, tp: TopicPartition) -> None:
+        """Have it no more: it is deleted, or its log dir has failed."""
+        del self._partitions[tp]
 
     def append(
         self,
@@ -106,15 +110,23 @@ class Stage:
             self.passed_ms += 6 * 3_600_000
             self.coordinator.expire()
 
-    def state(self) -> Any:
-        """Return the first partition in a new leader epoch."""
-        self.epoch += 1
-        return SimpleNamespace(tp=OFFSETS_PARTITION, leader_epoch=self.epoch)
+    def state(self, epoch: int | None = None) -> Any:
+        """Return the first partition, in a new leader epoch or in that one."""
+        return self._in_epoch(0, self._next_epoch() if epoch is None else epoch)
 
     def states(self) -> list[Any]:
         """Return all partitions in a new leader epoch."""
+        epoch = self._next_epoch()
+        return [self._in_epoch(n, epoch) for n in self.numbers]
+
+    def _next_epoch(self) -> int:
         self.epoch += 1
-        return [SimpleNamespace(tp=TopicPartition(OFFSETS_TOPIC, n), leader_epoch=self.epoch) for n in self.numbers]
+        return self.epoch
+
+    def _in_epoch(self, number: int, epoch: int) -> Any:
+        partition = self.replica.get(TopicPartition(OFFSETS_TOPIC, number))
+        partition.leader_epoch = epoch
+        return partition
 
     def lead(self) -> None:
         self.coordinator.on_leadership_change(self.states(), [])

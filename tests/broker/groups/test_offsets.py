@@ -65,6 +65,20 @@ def test_transactional_commits_wait_for_their_marker() -> None:
     assert offsets.in_force[B].value.offset == 9
 
 
+@pytest.mark.spec("TXN-86")
+@pytest.mark.parametrize(("committed", "in_force"), [(True, {A: 1}), (False, {})])
+def test_a_marker_ends_what_stands_before_it_and_no_commit_of_the_next_transaction(
+    committed: bool, in_force: dict[TopicPartition, int]
+) -> None:
+    offsets = CommittedOffsets()
+    offsets.transactional[1] = {A: commit(1, at=8), B: commit(2, at=10)}
+    offsets.end_transaction(1, committed=committed, log_offset=9)
+    assert {p: c.value.offset for p, c in offsets.in_force.items()} == in_force
+    assert offsets.unstable() == {B} and offsets.knows_transaction(1)
+    offsets.end_transaction(1, committed=True, log_offset=11)
+    assert offsets.in_force[B].value.offset == 2 and not offsets.knows_transaction(1)
+
+
 @pytest.mark.spec("GRP-53")
 def test_a_commit_under_way_does_not_bring_a_deleted_partition_back() -> None:
     offsets = CommittedOffsets()

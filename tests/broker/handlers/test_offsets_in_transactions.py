@@ -307,6 +307,77 @@ def test_of_two_commits_of_a_transaction_the_later_in_the_log_counts(
     assert stage.fetch() == (NONE, {A: 6})
 
 
+def _committing(stage: Stage) -> dict[int, set[str]]:
+    return stage.coordinator.groups._committing[0]  # noqa: SLF001  # nothing else shows what is kept
+
+
+def _write(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Callable[[ErrorCode, int], None]:
+    """Have producer 7 commit A; return what ends the write, with that code and at that offset of the log."""
+    acknowledge: list[Callable[[Any], None]] = []
+    held = SimpleNamespace(append=lambda *_, on_done, **__: acknowledge.append(on_done))
+    with monkeypatch.context() as patch:
+        patch.setattr(stage.replica, "verified_appends", held, raising=False)
+        wanted = {A: OffsetToCommit(OffsetValue(5, None, "", 1, None), False)}
+        stage.coordinator.commit_in_transaction("g", TransactionalProducer("id", 7, 2), "", None, -1, wanted, print)
+    (on_done,) = acknowledge
+    return lambda code, at: on_done({OFFSETS_PARTITION: SimpleNamespace(error=code, base_offset=at)})
+
+
+@pytest.mark.spec("TXN-86", "SEC-101")
+def test_of_a_commit_that_fails_nothing_is_kept_of_its_producer(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = _write(stage, monkeypatch), _write(stage, monkeypatch)
+    first(ErrorCode.NOT_ENOUGH_REPLICAS, -1)
+    assert _committing(stage) == {7: {"g"}}, "of the other one"
+    second(ErrorCode.NOT_ENOUGH_REPLICAS, -1)
+    assert _committing(stage) == {}
+    _write(stage, monkeypatch)(NONE, 3)
+    _write(stage, monkeypatch)(ErrorCode.NOT_ENOUGH_REPLICAS, -1)
+    assert _committing(stage) == {7: {"g"}}
+    stage.coordinator.end_transaction(0, 7, committed=True, log_offset=9)
+    assert stage.fetch() == (NONE, {A: 5}) and _committing(stage) == {}
+
+
+@pytest.mark.spec("TXN-86")
+@pytest.mark.parametrize("marker", ["before the answer", "after it"])
+def test_a_commit_that_stands_behind_a_marker_waits_for_the_next(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, marker: str
+) -> None:
+    answer = _write(stage, monkeypatch)
+    if marker == "after it":
+        answer(NONE, 10)
+    stage.coordinator.end_transaction(0, 7, committed=False, log_offset=9)
+    if marker == "before the answer":
+        answer(NONE, 10)
+    assert stage.fetch() == (NONE, {})
+    stage.coordinator.end_transaction(0, 7, committed=True, log_offset=11)
+    assert stage.fetch() == (NONE, {A: 5}) and _committing(stage) == {}
+
+
+@pytest.mark.spec("TXN-86", "GRP-16")
+def test_a_commit_answered_after_its_group_was_loaded_anew_takes_nothing_from_that_one(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = _write(stage, monkeypatch)
+    stage.follow()
+    stage.lead()
+    _write(stage, monkeypatch)(NONE, 3)
+    late(NONE, 2)
+    stage.coordinator.end_transaction(0, 7, committed=True, log_offset=9)
+    assert stage.fetch() == (NONE, {A: 5})
+
+
+@pytest.mark.spec("TXN-86")
+def test_of_a_producer_nothing_is_kept_for_a_group_that_is_deleted(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write(stage, monkeypatch)(NONE, 3)
+    told: list[ErrorCode] = []
+    stage.coordinator.delete("g", told.append)
+    assert told == [NONE]
+    stage.coordinator.end_transaction(0, 7, committed=True, log_offset=9)
+    assert _committing(stage) == {}
+
+
 # --- AddOffsetsToTxn -------------------------------------------------------------------------------------------
 
 

@@ -59,6 +59,20 @@ def test_the_narrowest_entity_decides_and_those_who_share_it_share_the_rate() ->
     assert not limited.active
 
 
+@pytest.mark.spec("SEC-74")
+def test_nothing_is_kept_of_client_ids_that_are_used_no_more() -> None:
+    clock = Clock()
+    limited = quotas(clock, quota_producer_default="1000")
+    limited.charge(PRODUCE, "ANONYMOUS", "busy", 10_000)
+    for number in range(20_000):
+        clock.now += 0.01  # a thousand of them are within the eleven windows
+        limited.charge(PRODUCE, "ANONYMOUS", f"once-{number}", 1)
+        if number % 100 == 0:
+            limited.charge(PRODUCE, "ANONYMOUS", "busy", 1_000)
+    assert len(limited._rates) < 5_000  # noqa: SLF001  # nothing else shows what is kept
+    assert limited.charge(PRODUCE, "ANONYMOUS", "busy", 1_000) > 0, "its bytes are still counted"
+
+
 @pytest.mark.spec("Z-24")
 def test_names_of_users_and_clients_are_decoded_as_urls_are() -> None:
     name = "CN=a b+c,O=ü-_.~!'()*:@&=%2F/日"

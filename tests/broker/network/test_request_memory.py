@@ -32,9 +32,9 @@ def test_above_the_limit_nobody_reads_until_it_falls() -> None:
     memory, wake = RequestMemory(100), Woken()
     first, second = Reader(), Reader()
     assert memory.may_read(first, wake)
-    memory.receive(60, whole=True)
+    memory.receive(60, whole_bytes=60)
     assert memory.may_read(second, wake)
-    memory.receive(40, whole=False)
+    memory.receive(40)
     assert not memory.may_read(first, wake)
     assert not memory.may_read(second, wake)  # not the one, either, whose request is only begun
     assert wake.times == 0
@@ -49,16 +49,16 @@ def test_with_nothing_in_work_one_at_a_time_reads_to_the_end_however_large_its_r
     now = [0.0]
     memory, wake = RequestMemory(100, clock=lambda: now[0]), Woken()
     large, other = Reader(), Reader()
-    memory.receive(100, whole=False)
-    memory.receive(90, whole=False)
+    memory.receive(100)
+    memory.receive(90)
     for _ in range(3):
         assert memory.may_read(large, wake)
         assert not memory.may_read(other, wake)
-        memory.receive(500, whole=False)
+        memory.receive(500)
     now[0] = 9.9
     assert not memory.may_read(other, wake)
     assert not large.ended
-    memory.receive(1, whole=True)
+    memory.receive(1, whole_bytes=1601)
     assert not memory.may_read(other, wake)  # that it is in work now is a reason to wait, not to close anybody
     now[0] = 100.0
     assert not memory.may_read(other, wake)
@@ -73,7 +73,7 @@ def test_who_has_the_turn_and_does_not_use_it_is_closed() -> None:
     now = [0.0]
     memory, wake = RequestMemory(100, clock=lambda: now[0]), Woken()
     stalled, other = Reader(), Reader()
-    memory.receive(150, whole=False)
+    memory.receive(150)
     assert memory.may_read(stalled, wake)
     now[0] = 10.0
     assert not memory.may_read(other, wake)
@@ -81,6 +81,87 @@ def test_who_has_the_turn_and_does_not_use_it_is_closed() -> None:
     memory.forget(150, whole=False, reader=stalled)
     assert wake.times == 1
     assert memory.may_read(other, wake)
+
+
+@pytest.mark.spec("SEC-98")
+def test_one_request_in_work_does_not_keep_everybody_from_reading_while_halves_fill_the_memory() -> None:
+    now = [0.0]
+    memory, wake = RequestMemory(100, clock=lambda: now[0]), Woken()
+    parked, stalled, other = Reader(), Reader(), Reader()
+    memory.receive(1, whole_bytes=1)
+    memory.receive(99)
+    assert memory.may_read(stalled, wake), "of which not all are in work"
+    assert not memory.may_read(other, wake)
+    now[0] = 10.0
+    assert not memory.may_read(other, wake)
+    assert stalled.ended and not parked.ended
+    assert memory.may_read(other, wake), "though the other one's bytes are not given back yet"
+    memory.receive(3, whole_bytes=3)
+    assert wake.times == 1, "the turn is free again"
+    memory.forget(96, whole=False, reader=stalled)
+    assert memory.may_read(other, wake)
+
+
+@pytest.mark.spec("SEC-98")
+def test_turns_end_when_whole_requests_alone_reach_the_limit() -> None:
+    memory, wake = RequestMemory(100), Woken()
+    large, other = Reader(), Reader()
+    memory.receive(90)
+    memory.receive(10, whole_bytes=10)
+    assert memory.may_read(large, wake)
+    memory.receive(95, whole_bytes=95)
+    assert not memory.may_read(large, wake) and not memory.may_read(other, wake)
+    memory.forget(10, whole=True, reader=other)
+    assert wake.times == 1 and memory.may_read(other, wake)
+
+
+@pytest.mark.spec("SEC-98")
+def test_who_waits_is_woken_when_halves_become_too_many_to_wait_for_answers() -> None:
+    memory, wake = RequestMemory(100), Woken()
+    waiting = Reader()
+    memory.receive(60, whole_bytes=60)
+    memory.receive(40)
+    assert not memory.may_read(waiting, wake)
+    memory.receive(15)  # by one that began to read before
+    assert wake.times == 1 and memory.may_read(waiting, wake)
+
+
+@pytest.mark.spec("SEC-98")
+def test_a_turn_counts_no_more_once_everybody_may_read() -> None:
+    now = [0.0]
+    memory, wake = RequestMemory(100, clock=lambda: now[0]), Woken()
+    first, second = Reader(), Reader()
+    memory.receive(60)
+    memory.receive(60)
+    assert memory.may_read(first, wake)
+    memory.forget(60, whole=False, reader=second)
+    now[0] = 60.0
+    memory.receive(60)
+    assert memory.may_read(second, wake) and not first.ended
+
+
+@pytest.mark.spec("SEC-98")
+def test_a_client_is_served_though_one_request_is_parked_and_half_a_frame_fills_the_memory() -> None:
+    go_on = threading.Event()
+
+    def hold(request: Request) -> None:
+        if bytes(request.frame[2:]) == b"parked":
+            go_on.wait(100)
+        echo(request)
+
+    with (
+        serving(hold, num_io_threads="8", queued_max_request_bytes="50000") as server,
+        connected(server) as parked,
+        connected(server) as half,
+        connected(server) as other,
+    ):
+        parked.send(b"\0\0parked")
+        wait_until(lambda: server.received_bytes > 0)
+        half.socket.sendall(struct.pack(">i", 60_000) + b"\0\0" + bytes(55_000))
+        wait_until(lambda: server.received_bytes >= 50_000)
+        assert other.ask(b"\0\0x") == b"\0\0x"
+        go_on.set()
+        assert parked.receive() == b"\0\0parked"
 
 
 @pytest.mark.spec("SEC-98")

@@ -210,12 +210,19 @@ class World:
         assert self.manager.control.update_metadata(request).error == 0
 
     def produce(
-        self, partition: TopicPartition = TP, *, acks: int = 1, count: int = 1, timeout_ms: int = 60_000, **options: Any
+        self,
+        partition: TopicPartition = TP,
+        *,
+        acks: int = 1,
+        count: int = 1,
+        records: bytearray | None = None,
+        timeout_ms: int = 60_000,
+        **options: Any,
     ) -> list[AppendResult]:
-        """Append one batch; the list returned gets the result when it is there."""
+        """Append one batch, of ``count`` records or those; the list returned gets the result when it is there."""
         results: list[AppendResult] = []
         self.manager.appends.append(
-            {partition: batch(count)},
+            {partition: batch(count) if records is None else records},
             acks=acks,
             timeout_ms=timeout_ms,
             on_done=lambda done: results.append(done[partition]),

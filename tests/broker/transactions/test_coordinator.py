@@ -241,16 +241,18 @@ def test_what_is_in_flight_when_the_partition_goes_is_answered_with_16(on: Stage
     on.coordinator.end("id", mine, committed=True, done=codes.append)  # parked behind it
     on.world.follow(OWN, epoch=5)  # the coordinator has not been told yet
     on.coordinator.end("id", mine, committed=True, done=codes.append)
-    end = on.world.partition(OWN).log.log_end_offset
+    log = on.world.partition(OWN).log
+    end = log.log_end_offset
     if how == "followed":
         on.coordinator.on_leadership_change([], [on.world.partition(OWN)])
     else:
+        on.world.manager.partitions.remove(OWN)
         on.coordinator.on_partitions_stopped([OWN])
     assert codes == [ErrorCode.NOT_COORDINATOR] * 4, "before the control request is answered"
     on.passed_ms += 60_001
     on.coordinator.time_out()
     on.settle()
-    assert len(codes) == 4 and on.world.partition(OWN).log.log_end_offset == end
+    assert len(codes) == 4 and log.log_end_offset == end
     assert not any(on.markers(place, who.producer_id) for who in (mine, ending, open_) for place in DATA)
 
 
@@ -272,6 +274,7 @@ def test_a_marker_that_waits_is_dropped_when_the_partition_is_lost(on: Stage, ho
         on.world.follow(OWN, epoch=5)
         on.coordinator.on_leadership_change([], [on.world.partition(OWN)])
     else:
+        on.world.manager.partitions.remove(OWN)
         on.coordinator.on_partitions_stopped([OWN])
     assert waiting() == []
     on.world.lead(gone)

@@ -116,6 +116,7 @@ def test_ids_of_a_lost_partition_are_refused_at_once_and_freed_later_one_by_one(
     assert len(held) == 10
     counts = [sys.getrefcount(entry) for entry in held]
     on.take_jobs()
+    on.world.manager.partitions.remove(OWN)
     on.coordinator.on_partitions_stopped([OWN])
     assert all(entry.gone for entry in held)
     assert on.coordinator.describe("id-1") is ErrorCode.NOT_COORDINATOR

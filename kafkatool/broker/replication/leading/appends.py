@@ -30,6 +30,17 @@ _INTERNAL_TOPIC = AppendResult(ErrorCode.INVALID_TOPIC_EXCEPTION)
 _BAD_ACKS = AppendResult(ErrorCode.INVALID_REQUIRED_ACKS)
 _NONE: Final[Mapping[TopicPartition, Verification]] = {}
 
+_WITHOUT_LOG_START = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.NOT_LEADER_FOR_PARTITION,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+    }
+)
+"""Refusals that tell no log start, as in Kafka 2.8 (server/ReplicaManager.scala). All others do: a Java producer that is
+told UNKNOWN_PRODUCER_ID without it repeats the batch as it is until its time is out."""
+
 
 class Appends:
     """The way of batches into the partitions led here. Any thread."""
@@ -123,7 +134,8 @@ class Appends:
             partition.counts.failed_appends += 1
             if isinstance(e, TooMuchInsideError):
                 self.on_too_much(topic_partition, e)
-            return AppendResult(e.code, message=str(e), record_errors=e.record_errors)
+            log_start = -1 if e.code in _WITHOUT_LOG_START else partition.log.log_start_offset
+            return AppendResult(e.code, log_start_offset=log_start, message=str(e), record_errors=e.record_errors)
         except StorageError as e:
             log.error("append to %s failed: %s", topic_partition, e)
             return _DISK_FAILED

@@ -12,7 +12,10 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
 class AppendResult(NamedTuple):
-    """The outcome of an append to one partition. Offsets are -1 on error; the time is -1 unless LogAppendTime (BRK-86)."""
+    """The outcome of an append to one partition. The time is -1 unless LogAppendTime (BRK-86).
+
+    Offsets are -1 on error, but for the log start of most batches that the log refuses.
+    """
 
     error: ErrorCode = ErrorCode.NONE
     base_offset: int = -1

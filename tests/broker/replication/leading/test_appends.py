@@ -75,6 +75,26 @@ def test_partitions_succeed_or_fail_one_by_one(broker: World) -> None:
     assert (good.error, good.base_offset, good.log_append_time_ms, good.log_start_offset) == (0, 4, -1, 0)
 
 
+@pytest.mark.spec("BRK-86", "BRK-91")
+@pytest.mark.parametrize(
+    ("refused", "code", "log_start"),
+    [
+        (batch(producer=(7, 0, 5)), ErrorCode.UNKNOWN_PRODUCER_ID, 2),  # a Java producer resets its sequence only then
+        (batch(producer=(8, 0, 5)), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 2),
+        (batch(value=bytes(2_000_000)), ErrorCode.MESSAGE_TOO_LARGE, -1),
+    ],
+)
+def test_a_batch_that_is_refused_is_told_the_log_start_where_kafka_tells_it(
+    broker: World, refused: bytearray, code: ErrorCode, log_start: int
+) -> None:
+    partition = broker.lead()
+    broker.produce(count=3)
+    broker.produce(records=batch(producer=(8, 0, 0)))
+    partition.log.advance_log_start(2)
+    result = broker.produce(records=refused)[0]
+    assert (result.error, result.base_offset, result.log_start_offset) == (code, -1, log_start)
+
+
 @pytest.mark.spec("BRK-58", "BRK-88", "BRK-90")
 def test_acks_all_waits_for_every_in_sync_replica_and_the_last_fetch_answers_it(broker: World) -> None:
     broker.lead(isr=(1, 2, 3))
