@@ -154,7 +154,7 @@ def test_damage_is_told_once_a_minute_and_who_met_it_has_not_read(
     def damaged(*_: object, **__: object) -> None:
         raise CorruptRecordsError("the batch at position 7 has no readable header")
 
-    monkeypatch.setattr(type(partition.log), "read", damaged)
+    monkeypatch.setattr(partition.log, "read", damaged)
     for reader in (follower(2), CONSUMER, follower(2)):
         (read,) = broker.fetch(0, reader)
         assert (read.error, read.start, read.size_bytes) == (ErrorCode.CORRUPT_MESSAGE, None, 0)

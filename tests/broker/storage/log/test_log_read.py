@@ -256,7 +256,8 @@ def test_a_segment_whose_index_is_made_anew_is_read_meanwhile(tmp_path: Path, mo
         index.unlink()
     log = make_log(tmp_path, clean=True, segment_bytes="300")
     first = next(iter(log.segments))
-    headers, seen = first.headers, []
+    headers = first.headers
+    seen: list[int | None] = []
 
     def looked_at(*where: int) -> Any:
         for item in headers(*where):
