@@ -154,6 +154,15 @@ class Filter(NamedTuple):
         (kind, name, pattern_type), (principal, host, operation, permission) = binding
         return cls(kind, name, pattern_type, principal, host, operation, permission)
 
+    @property
+    def named(self) -> tuple[ResourcePattern, ...]:
+        """Return the patterns of just its name that there can be; of others that it may mean nothing is known."""
+        if self.name is None or _NO_NODE.search(self.name):
+            return ()
+        several = self.pattern_type in (PatternType.ANY, PatternType.MATCH)
+        kinds = (PatternType.LITERAL, PatternType.PREFIXED) if several else (self.pattern_type,)
+        return tuple(ResourcePattern(self.type, self.name, kind) for kind in kinds)
+
     def meets(self, pattern: ResourcePattern) -> bool:
         """Tell whether entries about that pattern may be meant."""
         if self.type not in (ResourceType.ANY, pattern.type):

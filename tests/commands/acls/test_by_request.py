@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -178,7 +179,20 @@ def test_what_a_removal_by_match_would_take_is_told_before_it_is_asked_for(broke
     failed = asked(broker, "remove", "--topic", "orders", "--resource-pattern-type", "match", "--force")
     assert failed.exit_code == 1 and broker.count(delete_acls.API) == 1
     assert failed.stderr.startswith("these would go:\nCurrent ACLs for resource")
-    assert "User:alice" in failed.stderr and "to put it back" not in failed.stderr
+    listed, _, after = failed.stderr.partition("to put it back: kt acls add ")  # before it is sent: no answer may come
+    assert "User:alice" in listed and "not permitted" in after
+
+
+@pytest.mark.spec("SEC-92", "ADM-56")
+def test_a_removal_that_is_not_answered_leaves_its_way_back(broker: AclBroker, tmp_path: Path) -> None:
+    assert asked(broker, "add", *READ).exit_code == 0
+    hurry = tmp_path / "client.properties"
+    hurry.write_text("retries=0\n")
+    broker.answers[delete_acls.API.key] = lambda _: None  # carried out or not, nobody knows
+    lost = asked(broker, "remove", *READ, "--force", "--command-config", str(hurry))
+    assert lost.exit_code == 1
+    back, cut = lost.stderr.splitlines()[:2]
+    assert back.startswith("to put it back: kt acls add ") and cut.startswith("cut short: part of it may be done")
 
 
 def test_the_address_in_kafkas_own_flag_is_not_given_twice(broker: AclBroker) -> None:

@@ -87,7 +87,7 @@ def _fields(wanted: Filter) -> dict[str, Any]:
 
 def least_for(bindings: Bindings) -> int:
     """Return the first version that can say what kinds of patterns these are."""
-    return max((_least(pattern.pattern_type) for pattern in bindings), default=0)
+    return max((_least(pattern.pattern_type) for pattern, entries in bindings.items() if entries), default=0)
 
 
 def _least(kind: PatternType) -> int:
