@@ -14,8 +14,16 @@ from kafkatool.commands.acls.way import Acls, Way
 from kafkatool.commands.shared.options import KtCommand, output_option, to_type, writing_options
 from kafkatool.commands.shared.output import Answer, Output
 from kafkatool.commands.shared.printable import say
-from kafkatool.core.errors import BrokerUnreachableError, DeadlineError, NoPermissionError, UsageError, ZooKeeperError
+from kafkatool.core.errors import (
+    BrokerUnreachableError,
+    DeadlineError,
+    NoPermissionError,
+    RefusedError,
+    UsageError,
+    ZooKeeperError,
+)
 from kafkatool.core.model.acls import (
+    Binding,
     Entry,
     Filter,
     Operation,
@@ -25,6 +33,7 @@ from kafkatool.core.model.acls import (
     ResourceType,
     as_sorted,
     check_binding,
+    check_changeable,
     why_from_nowhere,
 )
 
@@ -139,6 +148,7 @@ def remove(
                 gone = there if entries is None else there & entries
                 if gone:
                     found[pattern] = found.get(pattern, frozenset()) | gone
+        _check_removable(found)
         if dry_run:
             way.dry_run_remove(out, found)
             return None
@@ -166,6 +176,18 @@ def _repeatable(out: Output) -> Iterator[None]:
     except (ZooKeeperError, BrokerUnreachableError, DeadlineError, KeyboardInterrupt):
         out.note("cut short: part of it may be done; the same command again does the rest, and tells brokers of it all")
         raise
+
+
+def _check_removable(found: Acls) -> None:
+    """Raise RefusedError for what could not be put back."""
+    for pattern, entries in sorted(found.items()):
+        for entry in sorted(entries):
+            try:
+                check_changeable(Binding(pattern, entry))
+            except ValueError as e:
+                raise RefusedError(
+                    f"{e}; name --operation and principals to remove others", now=f"{pattern} has it"
+                ) from e
 
 
 def _read(way: Way, filters: Iterable[Filter]) -> dict[ResourcePattern, frozenset[Entry]]:

@@ -51,7 +51,7 @@ def read_acls(zk: ZooKeeper, wanted: Filter) -> dict[ResourcePattern, Entries]:
     patterns: list[ResourcePattern] = []
     for pattern_type, root in ACL_ROOTS.items():
         known = {kind.word: kind for kind in ResourceType if kind is not ResourceType.ANY}
-        kinds = [known[word] for word in zk.children(root) or () if word in known]
+        kinds = [known.get(word) or ResourceType.strange(word) for word in zk.children(root) or ()]
         kinds = [kind for kind in kinds if wanted.type in (ResourceType.ANY, kind)]
         names = zk.children_many([AclZnode.type_path(kind, pattern_type) for kind in kinds])
         for kind, found in zip(kinds, names, strict=True):

@@ -148,7 +148,10 @@ def test_the_way_back_of_all_is_told_before_the_first_goes_and_the_rest_goes_lat
         cut_short(patched, ConnectionLostError("gone"))
         cut = acls(zk_connect, "remove", *both, "--force")
     assert cut.exit_code == 1 and data(zk, "/kafka-acl/Topic/a") is None and data(zk, "/kafka-acl/Topic/b")
-    assert [line.rpartition(" ")[2] for line in cut.stderr.splitlines() if line.startswith("to put it back")] == ["a", "b"]
+    assert [line.rpartition(" ")[2] for line in cut.stderr.splitlines() if line.startswith("to put it back")] == [
+        "a",
+        "b",
+    ]
     done(zk_connect, "remove", *both, "--force")
     assert told(zk) == [*before, b"Topic:a", b"Topic:b"] and data(zk, "/kafka-acl/Topic/b") is None
 
@@ -216,6 +219,37 @@ def test_consequences_are_told_and_a_dry_run_writes_nothing(zk: ZooKeeper, zk_co
     zk.delete("/kafka-acl-extended/prefixed")
     refused = acls(zk_connect, "add", *ALICE, *PREFIXED)
     assert refused.exit_code == 1 and "/kafka-acl-extended/prefixed is missing" in refused.stderr
+
+
+@pytest.mark.spec("SEC-78", "SEC-91")
+def test_acls_of_unknown_kinds_are_shown_and_kept_and_neither_made_nor_removed(zk: ZooKeeper, zk_connect: str) -> None:
+    entry = '{"principal":"User:a","permissionType":"%s","operation":"%s","host":"*"}'
+    strange = entry % ("Perhaps", "FlyHigh")
+    for path, *entries in (
+        ("/kafka-acl/User/a", entry % ("Allow", "CreateTokens"), entry % ("Allow", "DescribeTokens")),
+        ("/kafka-acl/Spaceship/x", entry % ("Deny", "Read")),
+        ("/kafka-acl/Topic/orders", strange),
+    ):
+        zk.create(path, f'{{"version":1,"acls":[{",".join(entries)}]}}'.encode(), make_parents=True)
+    done(zk_connect, "add", *ALICE)
+    assert strange in (data(zk, "/kafka-acl/Topic/orders") or b"").decode()
+    items = json.loads(done(zk_connect, "list", "--output", "json"))["items"]
+    assert [(i["resource_type"], i["operation"], i["permission"]) for i in items] == [
+        ("TOPIC", "UNKNOWN(FlyHigh)", "UNKNOWN(Perhaps)"),
+        ("TOPIC", "READ", "ALLOW"),
+        ("USER", "CREATE_TOKENS", "ALLOW"),
+        ("USER", "DESCRIBE_TOKENS", "ALLOW"),
+        ("UNKNOWN(Spaceship)", "READ", "DENY"),
+    ]
+    before = nodes_below(zk)
+    refused = acls(zk_connect, "remove", "--topic", "orders", "--force")
+    assert refused.exit_code == 1 and "an ACL about UNKNOWN(FlyHigh) is shown here, not changed" in refused.stderr
+    for name in ("CreateTokens", "FlyHigh"):
+        made = acls(zk_connect, "add", "--allow-principal", "User:a", "--operation", name, "--topic", "orders")
+        assert made.exit_code == 2
+    assert nodes_below(zk) == before
+    done(zk_connect, "remove", *ALICE, "--force")
+    assert data(zk, "/kafka-acl/Topic/orders") == f'{{"version":1,"acls":[{strange}]}}'.encode()
 
 
 @pytest.mark.spec("SEC-92")
