@@ -68,8 +68,10 @@ class AclAdmin:
             AclZnode.check_known(pattern, before)  # nobody would be let in by what is added
             return update(before)
 
+        known = self._authorizer.table.entries(pattern)
+        untold = update(known) != known  # if the node is so already, whoever made it so may have died before it told
         try:
-            change_acls(self._zookeeper, pattern, understood)
+            change_acls(self._zookeeper, pattern, understood, always_told=untold)
         except (RefusedError, ZnodeFormatError, ZooKeeperError) as e:
             return AdminError(ErrorCode.UNKNOWN_SERVER_ERROR, str(e))
         return None

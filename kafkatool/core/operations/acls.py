@@ -1,8 +1,9 @@
 """Reading and changing the ACLs that an authorizer goes by (SEC-88, 89, 92).
 
 A change reads the node, merges, and writes with the version it read, then makes one change node. Two that add at once
-lose nothing. What stays as it is is not written. A person's command tells of it all the same: it may be the second try of
-one that was cut short in between, and brokers would go by what they know for ever.
+lose nothing. What stays as it is is not written. A person's command tells of it all the same, and so does a broker that
+did not know it yet: it may be the second try of what was cut short in between, and brokers would go by what they know for
+ever.
 """
 
 import random

@@ -14,6 +14,7 @@ from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.model.acls import (
     Binding,
     Entry,
+    Filter,
     Operation,
     PatternType,
     Permission,
@@ -134,6 +135,28 @@ def test_an_entry_that_is_not_understood_lets_nobody_in_and_is_told(
     for later_one in later[:3]:
         (refused,) = admin.add([Binding(PAY, Entry("User:a", "*", later_one, Permission.ALLOW))])
         assert refused is not None and refused.code == ErrorCode.INVALID_REQUEST, "other brokers may not know it"
+
+
+@pytest.mark.spec("SEC-79", "SEC-89")
+def test_what_a_broker_that_died_changed_and_did_not_tell_is_told_by_the_one_that_is_asked_again(
+    zk: ZooKeeper, authorizer: Authorizer, follower: AclFollower, request: pytest.FixtureRequest
+) -> None:
+    """It goes by what it knows itself, as all others do: the node alone has changed."""
+    zk.create(AclZnode.path(ORDERS), AclZnode.encode(ALLOWED), make_parents=True)
+    follower.start()
+    others = Authorizer((), allow_without_acl=False)
+    other = AclFollower(zk, others, name="other acls")
+    other.start()
+    request.addfinalizer(other.stop)
+    admin = AclAdmin(zk, authorizer, follower, prefixed_allowed=True)
+    (entry,) = ALLOWED
+    zk.delete(AclZnode.path(ORDERS))
+    assert reads(others, "orders"), "nobody told of it"
+    admin.remove([Filter.just(Binding(ORDERS, entry))])
+    eventually(lambda: not reads(others, "orders"), "the removal holds everywhere")
+    zk.create(AclZnode.path(ORDERS), AclZnode.encode(ALLOWED))
+    assert admin.add([Binding(ORDERS, entry)]) == [None]
+    eventually(lambda: reads(others, "orders"), "the addition holds everywhere")
 
 
 @pytest.mark.spec("SEC-79", "BRK-122")
