@@ -9,6 +9,7 @@ from kafkatool.core.errors import RefusedError, ZnodeFormatError, ZooKeeperError
 from kafkatool.core.model.acls import Binding, Entry, Filter, ResourcePattern, as_sorted, check_binding
 from kafkatool.core.operations.acls import change_acls
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.zookeeper.acl_znodes import AclZnode
 from kafkatool.core.zookeeper.session import ZooKeeper
 
 
@@ -63,8 +64,14 @@ class AclAdmin:
     def _change(
         self, pattern: ResourcePattern, update: Callable[[frozenset[Entry]], frozenset[Entry]]
     ) -> AdminError | None:
+        def understood(before: frozenset[Entry]) -> frozenset[Entry]:
+            AclZnode.check_known(pattern, before)  # nobody would be let in by what is added
+            return update(before)
+
+        known = self._authorizer.table.entries(pattern)
+        untold = update(known) != known  # if the node is so already, whoever made it so may have died before it told
         try:
-            change_acls(self._zookeeper, pattern, update)
+            change_acls(self._zookeeper, pattern, understood, always_told=untold)
         except (RefusedError, ZnodeFormatError, ZooKeeperError) as e:
             return AdminError(ErrorCode.UNKNOWN_SERVER_ERROR, str(e))
         return None

@@ -128,7 +128,9 @@ def _entries(pattern: ResourcePattern, node: Node | None) -> frozenset[Entry] | 
     if node is None:
         return frozenset()
     try:
-        return AclZnode.decode(pattern, node.data)
+        entries = AclZnode.decode(pattern, node.data)
+        AclZnode.check_known(pattern, entries)
     except ZnodeFormatError as e:
         log.error("%s: nobody but super users may use what it is about", e)
         return None
+    return entries

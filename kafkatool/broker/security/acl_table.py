@@ -78,6 +78,11 @@ class AclTable:
         for pattern, rules in self._rules.items():
             yield pattern, rules.entries
 
+    def entries(self, pattern: ResourcePattern) -> frozenset[Entry]:
+        """Return the entries about just that pattern."""
+        rules = self._rules.get(pattern)
+        return frozenset() if rules is None else rules.entries
+
     def decide(self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str) -> bool | None:
         """Tell whether that may be done; None: no entry is about that resource."""
         applying = list(self._about(kind, name))

@@ -2,7 +2,8 @@
 
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import click
@@ -13,8 +14,16 @@ from kafkatool.commands.acls.way import Acls, Way
 from kafkatool.commands.shared.options import KtCommand, output_option, to_type, writing_options
 from kafkatool.commands.shared.output import Answer, Output
 from kafkatool.commands.shared.printable import say
-from kafkatool.core.errors import UsageError
+from kafkatool.core.errors import (
+    BrokerUnreachableError,
+    DeadlineError,
+    NoPermissionError,
+    RefusedError,
+    UsageError,
+    ZooKeeperError,
+)
 from kafkatool.core.model.acls import (
+    Binding,
     Entry,
     Filter,
     Operation,
@@ -24,6 +33,7 @@ from kafkatool.core.model.acls import (
     ResourceType,
     as_sorted,
     check_binding,
+    check_changeable,
     why_from_nowhere,
 )
 
@@ -101,7 +111,8 @@ def add(out: Output, dry_run: bool, cluster_id: str | None, zk_max_bytes: int, f
         for pattern, entries in wanted.items():
             out.line(f"Adding ACLs for resource `{pattern}`: ")
             out.lines(_entry_lines(entries))
-        way.add(wanted)
+        with _repeatable(out):
+            way.add(wanted)
         _show(out, _read(way, meant.filters), None if out.is_text else way.read_cluster_id())
     return None
 
@@ -131,26 +142,52 @@ def remove(
         raise UsageError("say whose ACLs: --operation and hosts need --allow-principal or --deny-principal")
     doomed = {one: frozenset(meant.entries(one.type)) if meant.names_entries else None for one in meant.filters}
     with open_way(meant.zookeeper, meant.bootstrap, cluster_id=cluster_id, zk_max_bytes=zk_max_bytes) as way:
-        found: dict[ResourcePattern, frozenset[Entry]] = {}
+        found: dict[ResourcePattern, frozenset[Entry]] = {p: frozenset() for one in doomed for p in one.named}
         for one, entries in doomed.items():
             for pattern, there in way.read(one).items():
                 gone = there if entries is None else there & entries
                 if gone:
                     found[pattern] = found.get(pattern, frozenset()) | gone
+        _check_removable(found)
         if dry_run:
             way.dry_run_remove(out, found)
             return None
-        if meant.pattern_type is PatternType.MATCH and found:
-            out.note("these would go:\n" + "\n".join(_lines(found)).rstrip())
-        agreed = force or _agreed(out, doomed)
-        if agreed and not found:
-            out.note("nothing is removed: no such ACL is there")
-        elif agreed:
-            way.remove(found)
-            for line in _ways_back(meant, cluster_id, found):
+        there_are = {pattern: gone for pattern, gone in found.items() if gone}
+        if meant.pattern_type is PatternType.MATCH and there_are:
+            out.note("these would go:\n" + "\n".join(_lines(there_are)).rstrip())
+        if force or _agreed(out, doomed):
+            if not there_are:
+                out.note("nothing is removed: no such ACL is there")
+            for line in _ways_back(meant, cluster_id, there_are):
                 out.note(f"to put it back: {line}")
+            with _repeatable(out):
+                way.remove(found)
         _show(out, _read(way, meant.filters), None if out.is_text else way.read_cluster_id())
     return None
+
+
+@contextmanager
+def _repeatable(out: Output) -> Iterator[None]:
+    """Say what to do where a change is cut short: brokers that were not told go by what they know."""
+    try:
+        yield
+    except NoPermissionError:  # nor would it be permitted again
+        raise
+    except (ZooKeeperError, BrokerUnreachableError, DeadlineError, KeyboardInterrupt):
+        out.note("cut short: part of it may be done; the same command again does the rest, and tells brokers of it all")
+        raise
+
+
+def _check_removable(found: Acls) -> None:
+    """Raise RefusedError for what could not be put back."""
+    for pattern, entries in sorted(found.items()):
+        for entry in sorted(entries):
+            try:
+                check_changeable(Binding(pattern, entry))
+            except ValueError as e:
+                raise RefusedError(
+                    f"{e}; name --operation and principals to remove others", now=f"{pattern} has it"
+                ) from e
 
 
 def _read(way: Way, filters: Iterable[Filter]) -> dict[ResourcePattern, frozenset[Entry]]:

@@ -24,13 +24,13 @@ class AclsByRequest:
         acls.add_acls(self._client, wanted)
 
     def remove(self, doomed: Acls) -> None:
-        acls.remove_acls(self._client, doomed)
+        if any(doomed.values()):
+            acls.remove_acls(self._client, doomed)
 
     def dry_run_add(self, out: Output, wanted: Acls) -> None:
         least = acls.least_for(wanted)
         out.planned_requests([planned.plan(self._client, create_acls.API, acls.creation(wanted), least=least)])
 
     def dry_run_remove(self, out: Output, doomed: Acls) -> None:
-        least = acls.least_for(doomed)
-        request = planned.plan(self._client, delete_acls.API, acls.deletion(doomed), least=least)
-        out.planned_requests([request] if doomed else [])
+        request = planned.plan(self._client, delete_acls.API, acls.deletion(doomed), least=acls.least_for(doomed))
+        out.planned_requests([request] if any(doomed.values()) else [])

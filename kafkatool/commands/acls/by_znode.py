@@ -26,17 +26,20 @@ class AclsByZnode:
 
     def add(self, wanted: Acls) -> None:
         for pattern, entries in wanted.items():
-            operations.change_acls(self._zk, pattern, _adding(entries))
+            operations.change_acls(self._zk, pattern, _adding(entries), always_told=True)
 
     def remove(self, doomed: Acls) -> None:
         for pattern, entries in doomed.items():
-            operations.change_acls(self._zk, pattern, _removing(entries))
+            operations.change_acls(self._zk, pattern, _removing(entries), always_told=True)
 
     def dry_run_add(self, out: Output, wanted: Acls) -> None:
-        self._show(out, [operations.plan_change(self._zk, p, _adding(entries)) for p, entries in wanted.items()])
+        self._show(out, (self._planned(pattern, _adding(entries)) for pattern, entries in wanted.items()))
 
     def dry_run_remove(self, out: Output, doomed: Acls) -> None:
-        self._show(out, [operations.plan_change(self._zk, p, _removing(entries)) for p, entries in doomed.items()])
+        self._show(out, (self._planned(pattern, _removing(entries)) for pattern, entries in doomed.items()))
+
+    def _planned(self, pattern: ResourcePattern, update: Callable[[Entries], Entries]) -> AclChange:
+        return operations.plan_change(self._zk, pattern, update, always_told=True)
 
     def _show(self, out: Output, changes: Iterable[AclChange]) -> None:
         told = [f"{path}/acl_changes_" for path in AclChangeZnode.PATHS.values()]

@@ -10,7 +10,10 @@ Acls = Mapping[ResourcePattern, Collection[Entry]]
 
 
 class Way(Protocol):
-    """Reads and changes ACLs; ``dry_run`` prints what a change would write or send."""
+    """Reads and changes ACLs; ``dry_run`` prints what a change would write or send.
+
+    A pattern of which nothing is to be removed is one whose removal may have been cut short before brokers were told.
+    """
 
     def read_cluster_id(self) -> str | None: ...
     def read(self, wanted: Filter) -> dict[ResourcePattern, frozenset[Entry]]: ...

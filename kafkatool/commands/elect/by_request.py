@@ -12,11 +12,20 @@ from kafkatool.commands.shared.bootstrap import Bootstrap, connect_brokers
 from kafkatool.commands.shared.options import no_topic_text
 from kafkatool.commands.shared.output import Answer, Output, error_item
 from kafkatool.commands.shared.printable import one_line
-from kafkatool.core.errors import BrokerUnreachableError, DeadlineError, NotPermittedError, RefusedError, UsageError
+from kafkatool.commands.shared.termination import interruptions_kept
+from kafkatool.core.errors import (
+    BrokerAnswerError,
+    BrokerUnreachableError,
+    DeadlineError,
+    KafkatoolError,
+    NotPermittedError,
+    RefusedError,
+    UsageError,
+)
 from kafkatool.core.model import topic_names
 from kafkatool.core.model.values import TopicPartition, in_number, join_ids
 from kafkatool.core.operations.requests import elections
-from kafkatool.core.operations.requests.elections import Leaders, Outcome
+from kafkatool.core.operations.requests.elections import Leaders, LostAnswerError, NotAskedError, Outcome, Result
 from kafkatool.core.operations.requests.topic_reading import Topic, read_meant, read_topics
 from kafkatool.core.planner.plan_files import STDIN, parse_election, read_text
 from kafkatool.core.protocol.messages import elect_leaders
@@ -30,6 +39,8 @@ REQUEST_MS: Final = 15_000
 ONLY_ONE: Final = (
     "One and only one of the following options is required: topic, all-topic-partitions, path-to-json-file"
 )
+TIMED_OUT: Final = "Timeout waiting for election results"
+NOT_AUTHORIZED: Final = "Not authorized to perform leader election"
 EXCEPTIONS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "UnknownTopicOrPartitionException",
     ErrorCode.REQUEST_TIMED_OUT: "TimeoutException",
@@ -167,21 +178,28 @@ def elect(
         if wanted.unclean and chosen:
             _agree(chosen, force=force)
         try:
-            found |= elections.elect(
-                client, batches, before, unclean=wanted.unclean, leaders=not out.is_text, interval_s=interval_s
-            )
+            with interruptions_kept():
+                result = elections.elect(
+                    client, batches, before, unclean=wanted.unclean, leaders=not out.is_text, interval_s=interval_s
+                )
         except NotPermittedError as e:
             out.note(str(e))
-            return out.failed(e, text="Not authorized to perform leader election")
+            return out.failed(e, text=NOT_AUTHORIZED)
         except (BrokerUnreachableError, DeadlineError) as e:
-            return out.failed(RefusedError("Timeout waiting for election results", now=str(e)))
+            return out.failed(RefusedError(TIMED_OUT, now=str(e)))
         found_id = client.cluster_id
+    found |= result.outcomes
     failed = sorted(o for o in found.values() if o.failed)
     lines = list(_lines(found, failed, "UNCLEAN" if wanted.unclean else "PREFERRED"))
     if chosen is None:
         found |= {p: _already(p, m) for p, m in before.items() if p not in found}
-    _show(out, found, failed, lines, found_id)
-    return 1 if failed else 0
+    _show(out, found, failed, lines, result, found_id)
+    if wanted.unclean:
+        _note_doubts(out, found)
+    for why in (result.cut_short, result.unread):
+        if isinstance(why, KeyboardInterrupt):
+            raise why
+    return 1 if failed or result.cut_short or result.unread else 0
 
 
 def _read_wanted(client: "ClusterClient", wanted: Wanted) -> Mapping[str, Topic]:
@@ -259,7 +277,7 @@ def _lines(found: Mapping[TopicPartition, Outcome], failed: Iterable[Outcome], k
     if valid := names("already_preferred", "has_leader"):
         yield f"Valid replica already elected for partitions {valid}"
     for outcome in failed:
-        if (error := outcome.error) is not None:
+        if isinstance(error := outcome.error, BrokerAnswerError) and not isinstance(error, LostAnswerError):
             kafkas = EXCEPTIONS.get(ErrorCode(error.code)) if error.code in ErrorCode._value2member_map_ else None
             exception = f"org.apache.kafka.common.errors.{kafkas or 'ApiException'}"
             yield f"Error completing leader election ({kind}) for partition: {outcome.partition}: {exception}: {error}"
@@ -270,6 +288,7 @@ def _show(
     found: Mapping[TopicPartition, Outcome],
     failed: Sequence[Outcome],
     lines: Sequence[str],
+    result: Result,
     cluster_id: str | None,
 ) -> None:
     items = []
@@ -277,7 +296,47 @@ def _show(
         items = [
             {**o.partition._asdict(), **{key: getattr(o, key) for key in COLUMNS[2:]}} for _, o in sorted(found.items())
         ]
-    errors = [error_item(o.error, **o.partition._asdict(), code=o.error.code) for o in failed if o.error is not None]
+    errors = [_error(o) for o in failed if o.error is not None]
+    if isinstance(result.cut_short, KafkatoolError):
+        words = _kafkas_words(result.cut_short)
+        lines = [*lines, words]
+        errors = [error_item(RefusedError(words)), *errors]
+    if isinstance(result.unread, KafkatoolError):
+        errors = [error_item(result.unread), *errors]
     out.show(Answer(lines, items, COLUMNS, cluster_id, errors))
-    if failed:
-        out.note(f"{in_number(len(failed), 'replica(s)', 'replica(s)')} could not be elected")
+    _note_ends(out, failed, result)
+
+
+def _error(outcome: Outcome) -> dict[str, Any]:
+    code = {"code": outcome.error.code} if isinstance(outcome.error, BrokerAnswerError) else {}
+    assert outcome.error is not None
+    return error_item(outcome.error, **outcome.partition._asdict(), **code)
+
+
+def _kafkas_words(why: KafkatoolError) -> str:
+    if isinstance(why, BrokerUnreachableError | DeadlineError):
+        return TIMED_OUT
+    return NOT_AUTHORIZED if isinstance(why, NotPermittedError) else str(why)
+
+
+def _note_ends(out: Output, failed: Sequence[Outcome], result: Result) -> None:
+    """Say what could not be elected, what is not known, and what was never asked for."""
+    if isinstance(result.cut_short, KafkatoolError):
+        out.note(str(result.cut_short) + (f" ({now})" if (now := result.cut_short.now) else ""))
+    if isinstance(result.unread, KafkatoolError):
+        out.note(f"the leaders could not be read: {result.unread}")
+    lost = [str(o.partition) for o in failed if isinstance(o.error, LostAnswerError)]
+    unasked = [str(o.partition) for o in failed if isinstance(o.error, NotAskedError)]
+    for words, names in (("not known whether elected: ", lost), ("not asked for: ", unasked)):
+        if names:
+            out.note(words + ", ".join(names))
+    if refused := len(failed) - len(lost) - len(unasked):
+        out.note(f"{in_number(refused, 'replica(s)', 'replica(s)')} could not be elected")
+
+
+def _note_doubts(out: Output, found: Mapping[TopicPartition, Outcome]) -> None:
+    """Say of which partitions it is not known whether they lost records by this: the answer is of the second request."""
+    if names := ", ".join(str(p) for p, outcome in sorted(found.items()) if outcome.doubtful):
+        out.note(
+            f"{names}: elected, perhaps by this request, whose first answer was lost: acknowledged records may be lost"
+        )

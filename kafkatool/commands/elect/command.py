@@ -33,7 +33,8 @@ from kafkatool.core.errors import RefusedError, UsageError
     ),
     columns=COLUMNS,
     notes=(
-        "status: elected, already_preferred, not_in_isr, preferred_down, unknown, failed, pending (--no-wait). "
+        "status: elected, already_preferred, not_in_isr, preferred_down, unknown, failed, pending (--no-wait, or not known "
+        "by the end of the time); with --bootstrap-server has_leader, no_live_replica, being_deleted, too. "
         f"--report: items hold {', '.join(REPORT_COLUMNS)}.",
         CAUTION,
         "One znode holds about 13,000 partitions with names of 50 characters; kt cuts larger elections into batches.",

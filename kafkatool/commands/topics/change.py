@@ -1,6 +1,7 @@
 """``kt topics alter`` and ``kt topics delete`` (TOP-14 to TOP-18, TOP-24X, TOP-28X)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -13,6 +14,7 @@ from kafkatool.commands.shared.options import (
     connect,
     output_option,
     read_cluster_id,
+    to_type,
     writing_options,
 )
 from kafkatool.commands.shared.output import Answer, Output, error_item
@@ -50,10 +52,12 @@ GROWTH_WARNING: Final = (
         "kt topics alter --zookeeper zk1:2181/kafka --topic orders --config retention.ms=3600000 \\",
         "    --delete-config segment.bytes",
     ),
-    columns=("topic", "change", "value"),
+    columns=("topic", "change", "value", "before"),
     notes=(
         "change is configs (value: the whole new config), partitions (value: brokers of each added one) or "
-        "replication_factor (value: brokers of each partition that changes; kt reassign --verify follows it).",
+        "replication_factor (value: brokers of each partition that changes, before: those it had; kt reassign --verify "
+        "follows it). The way back is saved as replication-factor-R.rollback.json before it starts, for kt reassign "
+        "--execute; an earlier one is kept beside it.",
     ),
     definitions=CONFIG_DEFINITIONS,
 )
@@ -173,17 +177,37 @@ def alter(
             except RefusedError as e:
                 _tell_refused(out, e, errors, topic=name)
         if replication_factor is not None and not errors:
-            planned += _change_factor(out, zk, names, replication_factor, items, errors, dry_run=dry_run)
+            planned += _change_factor(
+                out,
+                zk,
+                names,
+                replication_factor,
+                items,
+                errors,
+                reassign=lambda flags: to_type("reassign", zookeeper, cluster_id, rest=flags),
+                dry_run=dry_run,
+            )
     return _finish(out, items, errors, id_of_cluster, planned if dry_run else None)
 
 
 def _change_factor(
-    out: Output, zk: "ZooKeeper", names: Sequence[str], factor: int, items: Rows, errors: Rows, *, dry_run: bool
+    out: Output,
+    zk: "ZooKeeper",
+    names: Sequence[str],
+    factor: int,
+    items: Rows,
+    errors: Rows,
+    *,
+    reassign: Callable[[str], str],
+    dry_run: bool,
 ) -> list["Op"]:
-    """Start one reassignment for all topics (TOP-29X); the way back and the plan are printed before it starts."""
+    """Start one reassignment for all topics (TOP-29X); before it starts the way back is saved, and the plan printed.
+
+    ``reassign`` writes the command that carries out a plan, given its flags.
+    """
     from kafkatool.core.operations.reassignment import submission
     from kafkatool.core.operations.topics.growth import plan_replication_factor
-    from kafkatool.core.planner.plan_files import CURRENT_ASSIGNMENT, PROPOSED_ASSIGNMENT, plan_json
+    from kafkatool.core.planner.plan_files import CURRENT_ASSIGNMENT, PROPOSED_ASSIGNMENT, plan_json, write_file
 
     try:
         plan = plan_replication_factor(zk, names, factor)
@@ -195,6 +219,9 @@ def _change_factor(
             raise RefusedError("There is an existing assignment running.", now=submission.SHOWN_BY_LIST)
         if dry_run:
             return prepared.ops
+        file = Path(f"replication-factor-{factor}.rollback.json")
+        kept = write_file(file, plan_json(prepared.way_back))
+        out.note(f"rollback plan: {file}" + (f"; the one of an earlier command is kept as {kept}" if kept else ""))
         out.line(f"{CURRENT_ASSIGNMENT}\n\n{plan_json(prepared.current)}\n")
         out.line(f"{PROPOSED_ASSIGNMENT}\n{plan_json(plan)}")
         submission.start(zk, prepared)
@@ -202,9 +229,12 @@ def _change_factor(
         _tell_refused(out, e, errors, topic=",".join(names))
         return []
     out.line(f"Successfully started reassignment of partitions {plan_json(plan)}")
+    out.note(f"{reassign(f'--execute --reassignment-json-file {file}')}  # go back, once it has ended")
     for name in names:
-        value = {str(p.partition): list(replicas) for p, replicas in plan.items() if p.topic == name}
-        items.append({"topic": name, "change": "replication_factor", "value": value})
+        changed = [p for p in plan if p.topic == name]
+        value = {str(p.partition): list(plan[p]) for p in changed}
+        before = {str(p.partition): list(prepared.current[p]) for p in changed}
+        items.append({"topic": name, "change": "replication_factor", "value": value, "before": before})
     return []
 
 

@@ -19,12 +19,46 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class _Word(IntEnum):
-    """A number on the wire, and a word in znodes and on command lines."""
+    """A number on the wire, and a word in znodes and on command lines.
+
+    One that no release known here has is shown and kept as it came: ``of`` and ``named`` make it, none is a member.
+    """
+
+    @property
+    def is_known(self) -> bool:
+        return self._name_ in type(self).__members__
 
     @property
     def word(self) -> str:
         """Return it as znodes have it: ``TransactionalId``."""
-        return self.name.title().replace("_", "")
+        return self.name.title().replace("_", "") if self.is_known else self.name[len("UNKNOWN(") : -1]
+
+    @classmethod
+    def of(cls, number: int) -> Self:
+        """Return what a broker means by a number, or the number as it came."""
+        try:
+            return cls(number)
+        except ValueError:
+            return cls._unknown(number, str(number))
+
+    @classmethod
+    def named(cls, word: str) -> Self:
+        """Return what a node means by a word, or the word as it came."""
+        try:
+            return cls.read(word)
+        except ValueError:
+            return cls.strange(word)
+
+    @classmethod
+    def strange(cls, word: str) -> Self:
+        """Return a word as it came; as a number it is like no other, and none on the wire."""
+        return cls._unknown(int.from_bytes(b"\1" + word.encode()), word)
+
+    @classmethod
+    def _unknown(cls, number: int, came_as: str) -> Self:
+        made = int.__new__(cls, number)
+        made._name_, made._value_ = f"UNKNOWN({came_as})", number
+        return made
 
     @classmethod
     def read(cls, text: str) -> Self:
@@ -66,6 +100,9 @@ class Operation(_Word):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13  # Kafka >= 3.3, as the next; like USER they are read and shown, asked for and made nowhere
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15  # Kafka >= 4.0
 
 
 class Permission(_Word):
@@ -129,6 +166,12 @@ class Entry(NamedTuple):
             f"permissionType={self.permission.name})"
         )
 
+    @property
+    def is_known(self) -> bool:
+        """Tell whether nothing of it is unknown, or ANY, which is for filters: else nobody can say what it means."""
+        any_of = self.operation is Operation.ANY or self.permission is Permission.ANY
+        return self.operation.is_known and self.permission.is_known and not any_of
+
 
 class Binding(NamedTuple):
     """An entry and what it is about."""
@@ -154,6 +197,15 @@ class Filter(NamedTuple):
         (kind, name, pattern_type), (principal, host, operation, permission) = binding
         return cls(kind, name, pattern_type, principal, host, operation, permission)
 
+    @property
+    def named(self) -> tuple[ResourcePattern, ...]:
+        """Return the patterns of just its name that there can be; of others that it may mean nothing is known."""
+        if self.name is None or _NO_NODE.search(self.name):
+            return ()
+        several = self.pattern_type in (PatternType.ANY, PatternType.MATCH)
+        kinds = (PatternType.LITERAL, PatternType.PREFIXED) if several else (self.pattern_type,)
+        return tuple(ResourcePattern(self.type, self.name, kind) for kind in kinds)
+
     def meets(self, pattern: ResourcePattern) -> bool:
         """Tell whether entries about that pattern may be meant."""
         if self.type not in (ResourceType.ANY, pattern.type):
@@ -177,6 +229,17 @@ class Filter(NamedTuple):
 _NO_NODE = re.compile(r"[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]|^\.{0,2}$")  # ZooKeeper's own rule
 
 
+def check_changeable(binding: Binding) -> None:
+    """Raise ValueError for an entry that is only shown: releases of the cluster may not know it, or it is not known here."""
+    (kind, _, pattern_type), (_, _, operation, permission) = binding
+    unknown = [word for word in (kind, pattern_type, operation, permission) if not word.is_known]
+    if operation > Operation.IDEMPOTENT_WRITE or unknown:
+        named = unknown[0] if unknown else operation
+        raise ValueError(
+            f"an ACL about {named.name} is shown here, not changed: the tools of a Kafka release that has it do that"
+        )
+
+
 def check_binding(binding: Binding, *, prefixed_allowed: bool = True) -> None:
     """Raise ValueError if no node can hold that entry, or no broker would ever go by it (SEC-88)."""
     (kind, name, pattern_type), (principal, host, operation, permission) = binding
@@ -194,6 +257,7 @@ def check_binding(binding: Binding, *, prefixed_allowed: bool = True) -> None:
         raise ValueError("an ACL names a host, or * for any")
     if not all(principal.partition(":")):
         raise ValueError(f"a principal is written Type:name, as User:alice, not {principal!r}")
+    check_changeable(binding)
 
 
 def as_sorted(bindings: Iterable[Binding]) -> dict[ResourcePattern, list[Entry]]:

@@ -1,7 +1,9 @@
 """Reading and changing the ACLs that an authorizer goes by (SEC-88, 89, 92).
 
 A change reads the node, merges, and writes with the version it read, then makes one change node. Two that add at once
-lose nothing. What stays as it is is neither written nor told.
+lose nothing. What stays as it is is not written. A person's command tells of it all the same, and so does a broker that
+did not know it yet: it may be the second try of what was cut short in between, and brokers would go by what they know for
+ever.
 """
 
 import random
@@ -23,20 +25,21 @@ Entries = frozenset[Entry]
 
 @dataclass(frozen=True, slots=True)
 class AclChange:
-    """The entries about one pattern as they were read, and as they shall be."""
+    """The entries about one pattern as they were read, and as they shall be; ``told``, even if they stay as they are."""
 
     pattern: ResourcePattern
     node: Node | None
     before: Entries
     after: Entries
+    told: bool
 
     @property
     def ops(self) -> tuple[Op, ...]:
-        """Return the writes, the change node last; none where nothing changes."""
-        if self.before == self.after:
-            return ()
+        """Return the writes, the change node last; none where nothing changes and nothing is told."""
         path = AclZnode.path(self.pattern)
         told = Create(AclChangeZnode.prefix(self.pattern), AclChangeZnode.encode(self.pattern))
+        if self.before == self.after:
+            return (told,) if self.told else ()
         if self.node is None:
             return Create(path, AclZnode.encode(sorted(self.after))), told
         if not self.after:
@@ -49,7 +52,7 @@ def read_acls(zk: ZooKeeper, wanted: Filter) -> dict[ResourcePattern, Entries]:
     patterns: list[ResourcePattern] = []
     for pattern_type, root in ACL_ROOTS.items():
         known = {kind.word: kind for kind in ResourceType if kind is not ResourceType.ANY}
-        kinds = [known[word] for word in zk.children(root) or () if word in known]
+        kinds = [known.get(word) or ResourceType.strange(word) for word in zk.children(root) or ()]
         kinds = [kind for kind in kinds if wanted.type in (ResourceType.ANY, kind)]
         names = zk.children_many([AclZnode.type_path(kind, pattern_type) for kind in kinds])
         for kind, found in zip(kinds, names, strict=True):
@@ -64,40 +67,55 @@ def read_acls(zk: ZooKeeper, wanted: Filter) -> dict[ResourcePattern, Entries]:
     return {pattern: entries for pattern, entries in read.items() if entries}
 
 
-def plan_change(zk: ZooKeeper, pattern: ResourcePattern, update: Callable[[Entries], Entries]) -> AclChange:
-    """Read the entries about a pattern; return what ``update`` makes of them, unwritten. Raises RefusedError."""
-    if pattern.pattern_type is PatternType.PREFIXED and zk.children(ACL_ROOTS[PatternType.PREFIXED]) is None:
+def plan_change(
+    zk: ZooKeeper, pattern: ResourcePattern, update: Callable[[Entries], Entries], *, always_told: bool = False
+) -> AclChange:
+    """Read the entries about a pattern; return what ``update`` makes of them, unwritten. Raises RefusedError.
+
+    ``always_told``: what stays as it is is told, too, where brokers look for changes.
+    """
+    path = AclZnode.path(pattern)
+    node = zk.get(path)
+    before = AclZnode.decode(pattern, node.data) if node is not None else frozenset()
+    after = update(before)
+    prefixed = pattern.pattern_type is PatternType.PREFIXED
+    if prefixed and after != before and zk.children(ACL_ROOTS[PatternType.PREFIXED]) is None:
         raise RefusedError(
             f"{ACL_ROOTS[PatternType.PREFIXED]} is missing: no broker of 2.0 or later has started here with an "
             "authorizer, and older ones know no prefixed patterns"
         )
-    path = AclZnode.path(pattern)
-    node = zk.get(path)
-    before = AclZnode.decode(pattern, node.data) if node is not None else frozenset()
-    return AclChange(pattern, node, before, update(before))
+    told = always_told and zk.children(AclChangeZnode.PATHS[pattern.pattern_type]) is not None
+    return AclChange(pattern, node, before, after, told)
 
 
-def change_acls(zk: ZooKeeper, pattern: ResourcePattern, update: Callable[[Entries], Entries]) -> AclChange:
+def change_acls(
+    zk: ZooKeeper, pattern: ResourcePattern, update: Callable[[Entries], Entries], *, always_told: bool = False
+) -> AclChange:
     """Change the entries about a pattern and tell the brokers. Raises VersionConflictError when others never cease."""
     for _ in range(_ATTEMPTS):
-        change = plan_change(zk, pattern, update)
+        change = plan_change(zk, pattern, update, always_told=always_told)
         if not change.ops:
             return change
-        write, told = change.ops
+        *writes, told = change.ops
         try:
-            match write:
-                case Create(path, data):
-                    zk.create(path, data, make_parents=True)
-                case SetData(path, data, version):
-                    zk.set(path, data, version)
-                case Delete(path, version):
-                    zk.delete(path, version)
+            for write in writes:
+                _make(zk, write)
         except (NodeExistsError, NoNodeError, NotEmptyError, VersionConflictError):
             time.sleep(random.uniform(*_PAUSE_S))  # somebody else wrote meanwhile: decide on what is there now
             continue
         zk.create(told.path, AclChangeZnode.encode(pattern), sequential=True, make_parents=True)
         return change
     raise VersionConflictError(f"the ACLs of {pattern} are being changed by somebody else all the time; try again")
+
+
+def _make(zk: ZooKeeper, write: Op) -> None:
+    match write:
+        case Create(path, data):
+            zk.create(path, data, make_parents=True)
+        case SetData(path, data, version):
+            zk.set(path, data, version)
+        case Delete(path, version):
+            zk.delete(path, version)
 
 
 def remove_acls(zk: ZooKeeper, wanted: Filter) -> Mapping[ResourcePattern, Entries]:

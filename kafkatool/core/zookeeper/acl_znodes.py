@@ -57,13 +57,19 @@ class AclZnode:
                 Entry(
                     _text(one["principal"]),
                     _text(one["host"]),
-                    Operation.read(one["operation"]),
-                    Permission.read(one["permissionType"]),
+                    Operation.named(one["operation"]),
+                    Permission.named(one["permissionType"]),
                 )
                 for one in value["acls"]
             )
         except (ValueError, KeyError, TypeError, AttributeError) as e:
             raise ZnodeFormatError(f"znode {path} holds no ACLs that can be read: {e}") from e
+
+    @classmethod
+    def check_known(cls, pattern: ResourcePattern, entries: Iterable[Entry]) -> None:
+        """Raise ZnodeFormatError, too, for an entry that is not understood: it may deny what another allows."""
+        if strange := [str(entry) for entry in sorted(entries) if not entry.is_known]:
+            raise ZnodeFormatError(f"znode {cls.path(pattern)} holds ACLs that are not known: {', '.join(strange)}")
 
 
 def _text(value: object) -> str:

@@ -204,6 +204,28 @@ def test_below_2_0_no_prefixed_acl_is_made(zk: MemoryZooKeeper, authorizer: Auth
 
 
 @pytest.mark.spec("SEC-89")
+def test_the_same_entry_once_more_is_neither_written_nor_told(
+    zk: MemoryZooKeeper, authorizer: Authorizer, follower: AclFollower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, made = zk.create, list[str]()
+
+    def note(path: str, data: bytes = b"", **how: bool) -> str:
+        made.append(path)
+        return create(path, data, **how)
+
+    monkeypatch.setattr(zk, "create", note)
+    admin = AclAdmin(zk, authorizer, follower, prefixed_allowed=True)
+    with broker_of({30: HANDLERS[30]}, handler_context(authorizer=authorizer, acl_admin=admin)) as client:
+        for _ in range(2):
+            request = creating.CreateAclsRequest(creations=[AclCreation(**GOOD)])  # type: ignore[arg-type]
+            (told,) = client.call(creating.API, 1, request).results
+            assert told.error_code == 0
+    node = zk.get("/kafka-acl/Topic/orders")
+    assert node is not None and node.version == 0
+    assert made == ["/kafka-acl/Topic/orders", "/kafka-acl-changes/acl_changes_"]
+
+
+@pytest.mark.spec("SEC-89")
 def test_of_many_who_add_at_once_nobody_loses_anything(
     zk: MemoryZooKeeper, authorizer: Authorizer, follower: AclFollower
 ) -> None:

@@ -6,11 +6,22 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from kafkatool.broker.administration.acls import AclAdmin
 from kafkatool.broker.security.acl_following import AclFollower
 from kafkatool.broker.security.authorizer import Authorizer
 from kafkatool.broker.security.principal import ANONYMOUS
 from kafkatool.core.errors import ZooKeeperError
-from kafkatool.core.model.acls import Entry, Operation, PatternType, Permission, ResourcePattern, ResourceType
+from kafkatool.core.model.acls import (
+    Binding,
+    Entry,
+    Filter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.zookeeper.acl_znodes import AclChangeZnode, AclZnode
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.core.zookeeper.memory import MemoryEnsemble, MemoryZooKeeper
@@ -79,6 +90,73 @@ def test_a_damaged_node_denies_its_resource_alone_and_a_damaged_change_has_all_r
     zk.set(AclZnode.path(ORDERS), AclZnode.encode(ALLOWED), 0)
     tell(zk, ORDERS, b"\xff")
     eventually(lambda: reads(authorizer, "orders"), "the change holds")
+
+
+@pytest.mark.spec("SEC-78")
+@pytest.mark.parametrize(
+    ("permission", "operation", "shown"),
+    [
+        ("Allow", "Fly", "UNKNOWN(Fly)"),
+        ("Deny", "Fly", "UNKNOWN(Fly)"),
+        ("Perhaps", "Read", "UNKNOWN(Perhaps)"),
+        ("Deny", "Any", "ANY"),
+    ],
+)
+def test_an_entry_that_is_not_understood_lets_nobody_in_and_is_told(
+    zk: ZooKeeper,
+    authorizer: Authorizer,
+    follower: AclFollower,
+    caplog: pytest.LogCaptureFixture,
+    permission: str,
+    operation: str,
+    shown: str,
+) -> None:
+    """It may deny, or take back, what the entries beside it allow."""
+    caplog.set_level(logging.WARNING)
+    allowed = '{"principal":"User:ANONYMOUS","permissionType":"Allow","operation":"Read","host":"*"}'
+    strange = f'{{"principal":"User:x","permissionType":"{permission}","operation":"{operation}","host":"*"}}'
+    zk.create(AclZnode.path(ORDERS), f'{{"version":1,"acls":[{allowed},{strange}]}}'.encode(), make_parents=True)
+    zk.create(AclZnode.path(PAY), AclZnode.encode(ALLOWED), make_parents=True)
+    of_later = ResourcePattern(ResourceType.TRANSACTIONAL_ID, "x", PatternType.LITERAL)
+    later = (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS, Operation.TWO_PHASE_COMMIT, Operation.WRITE)
+    entries = [Entry("User:ANONYMOUS", "*", one, Permission.ALLOW) for one in later]
+    zk.create(AclZnode.path(of_later), AclZnode.encode(entries), make_parents=True)
+    follower.start()
+    assert not reads(authorizer, "orders") and reads(authorizer, "payments")
+    writes = (ANONYMOUS, "127.0.0.1", Operation.WRITE, ResourceType.TRANSACTIONAL_ID)
+    assert authorizer.allows(*writes, "x", ""), "those of later releases say nothing about what is asked here"
+    (record,) = caplog.records
+    assert record.levelname == "ERROR" and "/kafka-acl/Topic/orders" in record.getMessage()
+    assert shown in record.getMessage() and "nobody but super users" in record.getMessage()
+    admin = AclAdmin(zk, authorizer, follower, prefixed_allowed=True)
+    binding = Binding(ORDERS, Entry("User:ANONYMOUS", "*", Operation.WRITE, Permission.ALLOW))
+    (refused,) = admin.add([binding])
+    assert refused is not None and shown in str(refused), "it would let nobody in"
+    for later_one in later[:3]:
+        (refused,) = admin.add([Binding(PAY, Entry("User:a", "*", later_one, Permission.ALLOW))])
+        assert refused is not None and refused.code == ErrorCode.INVALID_REQUEST, "other brokers may not know it"
+
+
+@pytest.mark.spec("SEC-79", "SEC-89")
+def test_what_a_broker_that_died_changed_and_did_not_tell_is_told_by_the_one_that_is_asked_again(
+    zk: ZooKeeper, authorizer: Authorizer, follower: AclFollower, request: pytest.FixtureRequest
+) -> None:
+    """It goes by what it knows itself, as all others do: the node alone has changed."""
+    zk.create(AclZnode.path(ORDERS), AclZnode.encode(ALLOWED), make_parents=True)
+    follower.start()
+    others = Authorizer((), allow_without_acl=False)
+    other = AclFollower(zk, others, name="other acls")
+    other.start()
+    request.addfinalizer(other.stop)
+    admin = AclAdmin(zk, authorizer, follower, prefixed_allowed=True)
+    (entry,) = ALLOWED
+    zk.delete(AclZnode.path(ORDERS))
+    assert reads(others, "orders"), "nobody told of it"
+    admin.remove([Filter.just(Binding(ORDERS, entry))])
+    eventually(lambda: not reads(others, "orders"), "the removal holds everywhere")
+    zk.create(AclZnode.path(ORDERS), AclZnode.encode(ALLOWED))
+    assert admin.add([Binding(ORDERS, entry)]) == [None]
+    eventually(lambda: reads(others, "orders"), "the addition holds everywhere")
 
 
 @pytest.mark.spec("SEC-79", "BRK-122")

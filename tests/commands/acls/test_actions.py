@@ -1,11 +1,13 @@
 """kt acls: Kafka's words, the nodes that are written, what is warned of and refused."""
 
 import json
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from kafkatool.commands.main import kt
+from kafkatool.core.errors import ConnectionLostError
 from kafkatool.core.zookeeper.acl_znodes import ACL_PATHS
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.core.zookeeper.cluster_nodes import tree as nodes_below
@@ -46,8 +48,10 @@ def test_add_writes_and_prints_what_kafkas_tool_does(zk: ZooKeeper, zk_connect: 
     )
     assert data(zk, "/kafka-acl/Topic/orders") == written
     assert data(zk, "/kafka-acl-changes/acl_changes_0000000000") == b"Topic:orders"
+    version = zk.get("/kafka-acl/Topic/orders")
     done(zk_connect, "add", *ALICE)
-    assert zk.children("/kafka-acl-changes") == ["acl_changes_0000000000"], "nothing changed, nothing is told"
+    assert zk.get("/kafka-acl/Topic/orders") == version, "what is there is not written again"
+    assert len(zk.children("/kafka-acl-changes") or ()) == 2, "brokers are told: an earlier add may have been cut short"
 
 
 @pytest.mark.spec("SEC-91")
@@ -95,20 +99,106 @@ def test_remove_takes_what_is_named_and_says_how_to_put_it_back(zk: ZooKeeper, z
     assert data(zk, "/kafka-acl/Topic/orders") is None
 
 
+def cut_short(monkeypatch: pytest.MonkeyPatch, why: BaseException) -> None:
+    """Have a command end as ``why`` ends it, before it makes a change node."""
+    create = ZooKeeper.create
+
+    def cut(zk: ZooKeeper, path: str, *args: Any, **more: Any) -> str:
+        if more.get("sequential"):
+            raise why
+        return create(zk, path, *args, **more)
+
+    monkeypatch.setattr(ZooKeeper, "create", cut)
+
+
+def told(zk: ZooKeeper) -> list[bytes | None]:
+    return [data(zk, f"/kafka-acl-changes/{one}") for one in sorted(zk.children("/kafka-acl-changes") or ())]
+
+
+@pytest.mark.spec("SEC-89", "SEC-92")
+@pytest.mark.parametrize("why", [ConnectionLostError("gone"), KeyboardInterrupt()], ids=["ZooKeeper lost", "Ctrl-C"])
+@pytest.mark.parametrize("action", ["add", "remove"])
+def test_a_change_that_was_cut_short_before_brokers_were_told_is_told_by_the_same_command(
+    zk: ZooKeeper, zk_connect: str, monkeypatch: pytest.MonkeyPatch, action: str, why: BaseException
+) -> None:
+    """Else a revoked right holds on for ever: brokers go by what they know until a change node tells of another."""
+    if action == "remove":
+        done(zk_connect, "add", *ALICE)
+    command = (action, *ALICE, *["--force"] * (action == "remove"))
+    before = told(zk)
+    with monkeypatch.context() as patched:
+        cut_short(patched, why)
+        cut = acls(zk_connect, *command)
+    assert cut.exit_code == (130 if isinstance(why, KeyboardInterrupt) else 1)
+    assert "cut short: part of it may be done; the same command again does the rest, and tells brokers" in cut.stderr
+    assert ("to put it back: " in cut.stderr) == (action == "remove")
+    assert (data(zk, "/kafka-acl/Topic/orders") is None) == (action == "remove") and told(zk) == before
+    done(zk_connect, *command)
+    assert told(zk) == [*before, b"Topic:orders"]
+
+
+@pytest.mark.spec("SEC-92")
+def test_the_way_back_of_all_is_told_before_the_first_goes_and_the_rest_goes_later(
+    zk: ZooKeeper, zk_connect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = ("--allow-principal", "User:alice", "--operation", "Read", "--topic", "a", "--topic", "b")
+    done(zk_connect, "add", *both)
+    before = told(zk)
+    with monkeypatch.context() as patched:
+        cut_short(patched, ConnectionLostError("gone"))
+        cut = acls(zk_connect, "remove", *both, "--force")
+    assert cut.exit_code == 1 and data(zk, "/kafka-acl/Topic/a") is None and data(zk, "/kafka-acl/Topic/b")
+    assert [line.rpartition(" ")[2] for line in cut.stderr.splitlines() if line.startswith("to put it back")] == [
+        "a",
+        "b",
+    ]
+    done(zk_connect, "remove", *both, "--force")
+    assert told(zk) == [*before, b"Topic:a", b"Topic:b"] and data(zk, "/kafka-acl/Topic/b") is None
+
+
+@pytest.mark.spec("SEC-92", "COM-6X")
+def test_removing_nothing_tells_brokers_of_the_patterns_that_are_named(zk: ZooKeeper, zk_connect: str) -> None:
+    both = "create sequential /kafka-acl-changes/acl_changes_ Topic:orders\n"
+    both += 'create sequential /kafka-acl-extended-changes/acl_changes_ {"version":1,"resourceType":"TOPIC",'
+    both += '"name":"orders","patternType":"PREFIXED"}\n'
+    for kind in ("any", "match"):
+        dry = acls(zk_connect, "remove", "--topic", "orders", "--resource-pattern-type", kind, "--dry-run")
+        assert (dry.exit_code, dry.stdout) == (0, both)
+    before = nodes_below(zk)
+    for name in ("", "a/b", "..", "*"):
+        removed = acls(zk_connect, "remove", "--topic", name, "--force", "--resource-pattern-type", "any")
+        assert (removed.exit_code, removed.stderr) == (0, "nothing is removed: no such ACL is there\n")
+    made = sorted(path.rpartition("/")[0] for path in nodes_below(zk).keys() - before.keys())
+    assert made == ["/kafka-acl-changes", "/kafka-acl-extended-changes"]
+    assert told(zk) == [b"Topic:*"], "no node has another of these names"
+
+
+@pytest.mark.spec("SEC-92")
+def test_removing_nothing_makes_no_node_where_no_broker_goes_by_acls(zk: ZooKeeper, zk_connect: str) -> None:
+    for path in sorted(ACL_PATHS, key=len, reverse=True):
+        zk.delete(path)
+    for path in ("/kafka-acl-extended/prefixed", "/kafka-acl-extended", "/kafka-acl"):
+        zk.delete(path)
+    before = nodes_below(zk)
+    for kind in ("literal", "prefixed", "any"):
+        done(zk_connect, "remove", "--topic", "orders", "--force", "--resource-pattern-type", kind)
+    assert nodes_below(zk) == before
+
+
 @pytest.mark.spec("COM-5X", "COM-6X", "SEC-92")
 def test_a_dry_run_shows_each_write_and_another_cluster_gets_none(zk: ZooKeeper, zk_connect: str) -> None:
     entry = '{"principal":"User:alice","permissionType":"Allow","operation":"Read","host":"*"}'
-    told = "create sequential /kafka-acl-changes/acl_changes_ Topic:orders\n"
+    change = "create sequential /kafka-acl-changes/acl_changes_ Topic:orders\n"
     before = nodes_below(zk)
     assert done(zk_connect, "add", *ALICE, "--dry-run") == (
-        f'create /kafka-acl/Topic/orders {{"version":1,"acls":[{entry}]}}\n{told}'
+        f'create /kafka-acl/Topic/orders {{"version":1,"acls":[{entry}]}}\n{change}'
     )
     refused = acls(zk_connect, "add", *ALICE, "--cluster-id", "other")
     assert refused.exit_code == 1 and "--cluster-id is other, but" in refused.output
     assert nodes_below(zk) == before
     done(zk_connect, "add", *ALICE)
     before = nodes_below(zk)
-    assert done(zk_connect, "remove", *ALICE, "--dry-run") == f"delete /kafka-acl/Topic/orders\n{told}"
+    assert done(zk_connect, "remove", *ALICE, "--dry-run") == f"delete /kafka-acl/Topic/orders\n{change}"
     assert acls(zk_connect, "remove", *ALICE, "--force", "--cluster-id", "other").exit_code == 1
     assert nodes_below(zk) == before
 
@@ -129,6 +219,37 @@ def test_consequences_are_told_and_a_dry_run_writes_nothing(zk: ZooKeeper, zk_co
     zk.delete("/kafka-acl-extended/prefixed")
     refused = acls(zk_connect, "add", *ALICE, *PREFIXED)
     assert refused.exit_code == 1 and "/kafka-acl-extended/prefixed is missing" in refused.stderr
+
+
+@pytest.mark.spec("SEC-78", "SEC-91")
+def test_acls_of_unknown_kinds_are_shown_and_kept_and_neither_made_nor_removed(zk: ZooKeeper, zk_connect: str) -> None:
+    entry = '{"principal":"User:a","permissionType":"%s","operation":"%s","host":"*"}'
+    strange = entry % ("Perhaps", "FlyHigh")
+    for path, *entries in (
+        ("/kafka-acl/User/a", entry % ("Allow", "CreateTokens"), entry % ("Allow", "DescribeTokens")),
+        ("/kafka-acl/Spaceship/x", entry % ("Deny", "Read")),
+        ("/kafka-acl/Topic/orders", strange),
+    ):
+        zk.create(path, f'{{"version":1,"acls":[{",".join(entries)}]}}'.encode(), make_parents=True)
+    done(zk_connect, "add", *ALICE)
+    assert strange in (data(zk, "/kafka-acl/Topic/orders") or b"").decode()
+    items = json.loads(done(zk_connect, "list", "--output", "json"))["items"]
+    assert [(i["resource_type"], i["operation"], i["permission"]) for i in items] == [
+        ("TOPIC", "UNKNOWN(FlyHigh)", "UNKNOWN(Perhaps)"),
+        ("TOPIC", "READ", "ALLOW"),
+        ("USER", "CREATE_TOKENS", "ALLOW"),
+        ("USER", "DESCRIBE_TOKENS", "ALLOW"),
+        ("UNKNOWN(Spaceship)", "READ", "DENY"),
+    ]
+    before = nodes_below(zk)
+    refused = acls(zk_connect, "remove", "--topic", "orders", "--force")
+    assert refused.exit_code == 1 and "an ACL about UNKNOWN(FlyHigh) is shown here, not changed" in refused.stderr
+    for name in ("CreateTokens", "FlyHigh"):
+        made = acls(zk_connect, "add", "--allow-principal", "User:a", "--operation", name, "--topic", "orders")
+        assert made.exit_code == 2
+    assert nodes_below(zk) == before
+    done(zk_connect, "remove", *ALICE, "--force")
+    assert data(zk, "/kafka-acl/Topic/orders") == f'{{"version":1,"acls":[{strange}]}}'.encode()
 
 
 @pytest.mark.spec("SEC-92")

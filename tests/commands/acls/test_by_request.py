@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from jsonschema import Draft202012Validator
 
 from kafkatool.commands.main import kt
 from kafkatool.core.model.acls import Entry, Filter, Operation, PatternType, Permission, ResourcePattern, ResourceType
@@ -13,7 +15,9 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.zookeeper.acl_znodes import ACL_PATHS
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.core.client.fake_broker import FakeBroker
+from tests.paths import ROOT
 
+SCHEMA = ROOT / "docs" / "schemas" / "kt-acls-list.schema.json"
 SERVED = {describe_acls.API: (0, 2), create_acls.API: (0, 2), delete_acls.API: (0, 2)}
 Asked = describe_acls.DescribeAclsRequest | delete_acls.DeleteAclsFilter
 READ = ("--allow-principal", "User:alice", "--operation", "Read", "--topic", "orders")
@@ -178,7 +182,55 @@ def test_what_a_removal_by_match_would_take_is_told_before_it_is_asked_for(broke
     failed = asked(broker, "remove", "--topic", "orders", "--resource-pattern-type", "match", "--force")
     assert failed.exit_code == 1 and broker.count(delete_acls.API) == 1
     assert failed.stderr.startswith("these would go:\nCurrent ACLs for resource")
-    assert "User:alice" in failed.stderr and "to put it back" not in failed.stderr
+    listed, _, after = failed.stderr.partition("to put it back: kt acls add ")  # before it is sent: no answer may come
+    assert "User:alice" in listed and "not permitted" in after
+
+
+@pytest.mark.spec("SEC-92", "ADM-56")
+def test_a_removal_that_is_not_answered_leaves_its_way_back(broker: AclBroker, tmp_path: Path) -> None:
+    assert asked(broker, "add", *READ).exit_code == 0
+    hurry = tmp_path / "client.properties"
+    hurry.write_text("retries=0\n")
+    broker.answers[delete_acls.API.key] = lambda _: None  # carried out or not, nobody knows
+    lost = asked(broker, "remove", *READ, "--force", "--command-config", str(hurry))
+    assert lost.exit_code == 1
+    back, cut = lost.stderr.splitlines()[:2]
+    assert back.startswith("to put it back: kt acls add ") and cut.startswith("cut short: part of it may be done")
+
+
+@pytest.mark.spec("SEC-78", "SEC-91")
+def test_acls_of_later_releases_are_shown_as_they_came(broker: AclBroker) -> None:
+    def told(operation: int, permission: int = 3) -> describe_acls.DescribedAcl:
+        return describe_acls.DescribedAcl(principal="User:a", host="*", operation=operation, permission_type=permission)
+
+    broker.answers[describe_acls.API.key] = lambda _: describe_acls.DescribeAclsResponse(
+        resources=[
+            describe_acls.DescribedAclResource(resource_type=kind, resource_name="x", pattern_type=pattern, acls=acls)
+            for kind, pattern, acls in (
+                (7, 3, [told(13), told(14)]),
+                (5, 3, [told(15), told(3)]),
+                (9, 6, [told(16, 5), told(17)]),
+            )
+        ]
+    )
+    listed = asked(broker, "list", "--output", "json")
+    assert listed.exit_code == 0, listed.output
+    document = json.loads(listed.stdout)
+    Draft202012Validator(json.loads(SCHEMA.read_text())).validate(document)
+    keys = ("resource_type", "pattern_type", "operation", "permission")
+    assert [tuple(item[key] for key in keys) for item in document["items"]] == [
+        ("TRANSACTIONAL_ID", "LITERAL", "READ", "ALLOW"),
+        ("TRANSACTIONAL_ID", "LITERAL", "TWO_PHASE_COMMIT", "ALLOW"),
+        ("USER", "LITERAL", "CREATE_TOKENS", "ALLOW"),
+        ("USER", "LITERAL", "DESCRIBE_TOKENS", "ALLOW"),
+        ("UNKNOWN(9)", "UNKNOWN(6)", "UNKNOWN(16)", "UNKNOWN(5)"),
+        ("UNKNOWN(9)", "UNKNOWN(6)", "UNKNOWN(17)", "ALLOW"),
+    ]
+    text = asked(broker, "list")
+    assert "(principal=User:a, host=*, operation=UNKNOWN(16), permissionType=UNKNOWN(5))" in text.stdout
+    removed = asked(broker, "remove", "--transactional-id", "x", "--force")
+    assert removed.exit_code == 1 and "an ACL about TWO_PHASE_COMMIT is shown here, not changed" in removed.stderr
+    assert not broker.count(delete_acls.API)
 
 
 def test_the_address_in_kafkas_own_flag_is_not_given_twice(broker: AclBroker) -> None:

@@ -1,14 +1,18 @@
 """``kt elect --bootstrap-server`` against a broker made of functions: what is asked, and what is said of the answer."""
 
+import signal
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import orjson
 import pytest
 from click.testing import CliRunner, Result
+from jsonschema import Draft202012Validator
 
 from kafkatool.commands.elect import by_request
 from kafkatool.commands.main import kt
@@ -24,7 +28,9 @@ from kafkatool.core.protocol.messages.elect_leaders import (
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from tests.core.client.fake_broker import FakeBroker
+from tests.paths import ROOT
 
+SCHEMA = ROOT / "docs" / "schemas" / "kt-elect.schema.json"
 LEADERS = {0: (1, [1, 2], [1, 2]), 1: (1, [2, 1], [1, 2]), 2: (2, [1, 2], [2]), 3: (-1, [9], [9]), 4: (1, [9, 1], [1])}
 UNKNOWN = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException"
 
@@ -88,6 +94,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    monkeypatch.setattr(elections, "LOOK_MS", 60_000)  # the machine may stand still for a while
     made = Clock()
     monkeypatch.setattr(client_cluster, "time", made)
     return made
@@ -447,3 +454,226 @@ def test_other_codes_have_their_status(broker: FakeBroker, code: ErrorCode, stat
     _answers(broker, {1: (code, "why")})
     document = orjson.loads(_run(broker, "--topic", "t", "--partition", 1, "--output", "json").stdout)
     assert [item["status"] for item in document["items"]] == [status]
+
+
+class Leaderless:
+    """Has ``broker`` tell of five partitions without a live leader, and elect broker 1 in them, one after the other.
+
+    ``becomes`` is asked before for the code to answer; None: there is no answer. Where it is not 0 nothing is elected.
+    """
+
+    def __init__(self, broker: FakeBroker) -> None:
+        self._broker = broker
+        self.leaders = dict.fromkeys(range(5), -1)
+        self.becomes: Callable[[int], int | None] = lambda partition: 0
+        broker.answers |= {metadata.API.key: self._tell, elect_leaders.API.key: self._elect}
+
+    def _tell(self, _: metadata.MetadataRequest) -> object:
+        partitions = [
+            MetadataResponsePartition(partition=p, leader_id=leader, replica_nodes=[9, 1], isr_nodes=[9])
+            for p, leader in self.leaders.items()
+        ]
+        return self._broker.metadata([MetadataResponseTopic(topic="t", partitions=partitions)])
+
+    def _elect(self, request: ElectLeadersRequest) -> object:
+        done = []
+        for partition in [p for t in request.topics or [] for p in t.partitions]:
+            code = self.becomes(partition)
+            if code is None:
+                return None
+            if code == 0:
+                self.leaders[partition] = 1
+            done.append(ElectLeadersResponsePartition(partition=partition, error_code=code))
+        return ElectLeadersResponse(topics=[ElectLeadersResponseTopic(topic="t", partitions=done)])
+
+
+UNCLEAN = ("--election-type", "unclean", "--all-topic-partitions", "--force", "--batch-partitions", "1")
+ELECTED = "Successfully completed leader election (UNCLEAN) for partitions"
+NOT_KNOWN = "whether it was elected is not known: "
+
+
+def _json(found: Result) -> dict[str, Any]:
+    document: dict[str, Any] = orjson.loads(found.stdout)
+    Draft202012Validator(orjson.loads(SCHEMA.read_bytes())).validate(document)
+    return document
+
+
+@pytest.mark.spec("ADM-56", "ADM-57", "ADM-47")
+def test_batches_that_were_elected_are_told_when_a_later_one_is_not_answered(broker: FakeBroker, clock: Clock) -> None:
+    cluster = Leaderless(broker)
+
+    def lose(partition: int) -> int | None:
+        if partition == 2:
+            clock.skip()
+            return None
+        return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if partition == 1 else 0
+
+    cluster.becomes = lose
+    found = _run(broker, *UNCLEAN)
+    assert found.exit_code == 1
+    first, failed, timeout = found.stdout.splitlines()
+    assert first == f"{ELECTED} t-0" and "t-1: org.apache.kafka.common.errors.EligibleLeaders" in failed
+    assert timeout == "Timeout waiting for election results"
+    assert "not known whether elected: t-2\n" in found.stderr and "not asked for: t-3, t-4\n" in found.stderr
+    assert "1 replica(s) could not be elected" in found.stderr
+    cluster.leaders = dict.fromkeys(range(5), -1)
+    found = _run(broker, *UNCLEAN, "--output", "json")
+    document = _json(found)
+    statuses = {item["partition"]: (item["status"], item["leader"]) for item in document["items"]}
+    assert found.exit_code == 1 and statuses == {
+        0: ("elected", 1),
+        1: ("no_live_replica", None),
+        2: ("pending", None),
+        3: ("failed", None),
+        4: ("failed", None),
+    }
+    errors = {error.get("partition"): (error["error"], error["message"]) for error in document["errors"]}
+    assert errors[None] == ("refused", "Timeout waiting for election results")
+    assert errors[2][0] == "lost_answer" and errors[2][1].startswith(NOT_KNOWN)
+    assert errors[3][0] == errors[4][0] == "not_asked" and errors[4][1].startswith("not asked for: ")
+    assert [(t.topic, t.partitions) for r in _asked(broker)[-3:] for t in r.topics or []] == [
+        ("t", [p]) for p in range(3)
+    ]
+
+
+@pytest.mark.spec("ADM-56", "ADM-48")
+def test_a_preferred_election_of_all_that_is_not_answered_tells_what_may_have_changed(
+    broker: FakeBroker, clock: Clock
+) -> None:
+    broker.answers[elect_leaders.API.key] = lambda _: clock.skip()
+    document = _json(_run(broker, "--all-topic-partitions", "--timeout", 600, "--output", "json"))
+    pending = dict.fromkeys(LEADERS.keys() - {0}, "pending")
+    assert {i["partition"]: i["status"] for i in document["items"]} == {0: "already_preferred", **pending}
+
+
+@pytest.mark.spec("ADM-57")
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_what_was_elected_is_told_after_ctrl_c(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    Leaderless(broker)
+
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(elections, "time", SimpleNamespace(sleep=interrupt))
+    found = _run(broker, *UNCLEAN, "--interval", 60, "--output", form)
+    assert (
+        found.exit_code == 130 and "interrupted" in found.stderr and "not asked for: t-1, t-2, t-3, t-4" in found.stderr
+    )
+    if form == "text":
+        assert found.stdout == f"{ELECTED} t-0\n"
+    else:
+        assert [item["status"] for item in _json(found)["items"]] == ["elected", *["failed"] * 4]
+
+
+@pytest.mark.spec("ADM-57", "ADM-56")
+def test_ctrl_c_while_a_batch_is_under_way_leaves_it_in_doubt_and_looks_what_became_of_it(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elections, "LOOK_MS", 60_000)
+    cluster = Leaderless(broker)
+    looked = threading.Event()
+    tell = broker.answers[metadata.API.key]
+
+    def look(request: metadata.MetadataRequest) -> object:
+        looked.set()
+        return tell(request)
+
+    def interrupt(partition: int) -> int:
+        if partition == 1:
+            broker.answers[metadata.API.key] = look
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            assert looked.wait(60), "nobody looks, or waits for this answer before"
+        return 0
+
+    cluster.becomes = interrupt
+    found = _run(broker, *UNCLEAN, "--output", "json")
+    assert found.exit_code == 130 and "not known whether elected: t-1\n" in found.stderr
+    statuses = [(item["status"], item["leader"]) for item in _json(found)["items"]]
+    assert statuses == [("elected", 1), ("pending", None), *[("failed", None)] * 3]
+
+
+@pytest.mark.spec("ADM-56", "ADM-47")
+def test_batches_that_were_elected_are_told_when_a_later_one_is_refused(broker: FakeBroker) -> None:
+    cluster = Leaderless(broker)
+    cluster.becomes = lambda partition: _refuse(broker) if partition == 0 else 0
+    found = _run(broker, *UNCLEAN)
+    assert found.exit_code == 1
+    first, refused, why = found.stdout.splitlines()
+    assert first == f"{ELECTED} t-0" and "partition: t-1: " in refused and "not permitted: Alter on cluster" in refused
+    assert why == "Not authorized to perform leader election" and "not asked for: t-2, t-3, t-4\n" in found.stderr
+
+
+def _refuse(broker: FakeBroker) -> int:
+    """Elect this one, and refuse what is asked for next."""
+    answer = ElectLeadersResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, topics=[])
+    broker.answers[elect_leaders.API.key] = lambda _: answer
+    return 0
+
+
+@pytest.mark.spec("ADM-48", "ADM-54", "ADM-56")
+@pytest.mark.parametrize("answered", [True, False], ids=["then not needed", "never answered"])
+def test_an_unclean_election_whose_answer_was_lost_is_told_as_perhaps_its_own(
+    broker: FakeBroker, clock: Clock, answered: bool
+) -> None:
+    cluster = Leaderless(broker)
+    sent: list[int] = []
+
+    def lose(partition: int) -> int | None:
+        sent.append(partition)
+        cluster.leaders[partition] = 1
+        if answered:
+            return ErrorCode.ELECTION_NOT_NEEDED if len(sent) > 1 else None
+        clock.skip()
+        return None
+
+    cluster.becomes = lose
+    one = ("--election-type", "unclean", "--topic", "t", "--partition", "3", "--force")
+    found = _run(broker, *one)
+    words = "Valid replica already elected for partitions" if answered else ELECTED
+    assert (found.exit_code, found.stdout) == (0, f"{words} t-3\n")
+    assert (
+        "t-3: elected, perhaps by this request, whose first answer was lost: acknowledged records may be lost\n"
+        in found.stderr
+    )
+    sent.clear()
+    cluster.leaders[3] = -1
+    (item,) = _json(_run(broker, *one, "--output", "json"))["items"]
+    assert (item["status"], item["leader"]) == ("has_leader" if answered else "elected", 1)
+
+
+@pytest.mark.spec("ADM-56")
+def test_what_was_elected_is_told_though_the_leaders_cannot_be_read(broker: FakeBroker, clock: Clock) -> None:
+    cluster = Leaderless(broker)
+
+    def hide(partition: int) -> int:
+        def late(_: object) -> None:
+            clock.skip()
+
+        broker.answers[metadata.API.key] = late
+        return 0
+
+    cluster.becomes = hide
+    found = _run(broker, "--election-type", "unclean", "--topic", "t", "--force", "--output", "json")
+    assert found.exit_code == 1 and [i["status"] for i in _json(found)["items"]] == ["elected"] * 5
+    assert "the leaders could not be read: " in found.stderr
+
+
+@pytest.mark.spec("ADM-49", "ADM-50")
+def test_a_leader_that_is_dead_is_not_one_that_was_elected(broker: FakeBroker, waits: Waits, clock: Clock) -> None:
+    cluster = Leaderless(broker)
+    cluster.leaders = dict.fromkeys(range(5), 9)
+    tell = broker.answers[metadata.API.key]
+
+    def late(request: metadata.MetadataRequest) -> object:
+        if waits.noted:
+            clock.skip()
+        return tell(request)
+
+    def pending(_: int) -> int:
+        broker.answers[metadata.API.key] = late
+        return int(ErrorCode.REQUEST_TIMED_OUT)
+
+    cluster.becomes = pending
+    flags = ("--election-type", "unclean", "--topic", "t", "--partition", 3, "--force", "--timeout", 600)
+    found = _run(broker, *flags, "--output", "json")
+    assert found.exit_code == 1 and [i["status"] for i in _json(found)["items"]] == ["pending"]

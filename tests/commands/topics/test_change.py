@@ -5,9 +5,13 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from jsonschema import Draft202012Validator
 
+from kafkatool.commands.main import kt
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.model.assignment import SOME_RACKS
 from kafkatool.core.model.values import BrokerInfo, Endpoint
@@ -25,7 +29,9 @@ from kafkatool.core.zookeeper.znodes import (
 )
 from tests.commands.topics.runner import GROWTH, NOT_A_PAIR, answer, make_orders, refusal, topics
 from tests.core.zookeeper import cluster_nodes as nodes
+from tests.paths import ROOT
 
+SCHEMA = ROOT / "docs" / "schemas" / "kt-topics-alter.schema.json"
 CONFIG = ConfigZnode.path("topics", "orders")
 MARKED = (
     "Topic orders is marked for deletion.\nNote: This will have no impact if delete.topic.enable is not set to true.\n"
@@ -33,7 +39,8 @@ MARKED = (
 
 
 @pytest.fixture(autouse=True)
-def cluster(zk: ZooKeeper) -> ZooKeeper:
+def cluster(zk: ZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ZooKeeper:
+    monkeypatch.chdir(tmp_path)
     make_orders(zk)
     return zk
 
@@ -328,6 +335,52 @@ def test_the_plan_of_another_replication_factor_is_told_before_it_is_sent(
     assert title == "Current partition replica assignment" and way_back.endswith('"replicas":[2,3,4]}]}')
     assert proposed == "Proposed partition reassignment configuration" and plan.endswith('"replicas":[3,4]}]}')
     assert last == "Error while executing topic command : not sent"
+
+
+@pytest.mark.spec("TOP-29X", "RSN-21X", "COM-4X")
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_another_replication_factor_saves_its_way_back_before_it_starts(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path, form: str
+) -> None:
+    way_back = (
+        '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2,3]},'
+        '{"topic":"orders","partition":1,"replicas":[2,3,4]}]}\n'
+    )
+    file = tmp_path / "replication-factor-2.rollback.json"
+    file.write_text("of an earlier command\n")
+    args = ("--topic", "orders", "--replication-factor", 2, "--output", form)
+    topics(zk_connect, "alter", *args, "--dry-run")
+    assert file.read_text() == "of an earlier command\n"
+    result = topics(zk_connect, "alter", *args)
+    assert result.exit_code == 0, result.output
+    assert file.read_text() == way_back
+    assert (tmp_path / f"{file.name}.1").read_text() == "of an earlier command\n"
+    assert f"rollback plan: {file.name}; the one of an earlier command is kept as {file.name}.1\n" in result.stderr
+    back = f"--execute --reassignment-json-file {file.name}"
+    assert f"kt reassign --zookeeper {zk_connect} {back}  # go back, once it has ended\n" in result.stderr
+    if form == "json":
+        document = json.loads(result.stdout)
+        Draft202012Validator(json.loads(SCHEMA.read_text())).validate(document)
+        (item,) = document["items"]
+        assert item["value"] == {"0": [1, 2], "1": [3, 4]}
+        assert item["before"] == {"0": [1, 2, 3], "1": [2, 3, 4]}
+    zk.delete(ReassignmentZnode.PATH)
+    zk.set(TopicZnode.path("orders"), b'{"version":1,"partitions":{"0":[1,2],"1":[3,4]}}', 0)
+    command = ["reassign", "--zookeeper", zk_connect, *back.split()]
+    assert CliRunner().invoke(kt, command).exit_code == 0
+    assert data(zk, ReassignmentZnode.PATH).decode() + "\n" == way_back
+
+
+@pytest.mark.spec("TOP-29X", "RSN-21X")
+def test_another_replication_factor_whose_way_back_cannot_be_saved_is_not_started(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path
+) -> None:
+    (tmp_path / "replication-factor-2.rollback.json").mkdir()
+    before = nodes.tree(zk)
+    result = topics(zk_connect, "alter", "--topic", "orders", "--replication-factor", 2)
+    assert result.exit_code == 1
+    assert "cannot write replication-factor-2.rollback.json" in result.stdout
+    assert nodes.tree(zk) == before
 
 
 @pytest.mark.spec("TOP-29X")

@@ -70,12 +70,26 @@ def test_changes_are_read_in_each_form(kind: PatternType, data: bytes, pattern: 
     "data",
     [b"{", b'{"version":2,"acls":[]}', b'{"version":1}', b'{"version":1,"acls":[{"principal":"User:a"}]}', b"[]",
      b'{"version":1,"acls":[{"principal":7,"permissionType":"Allow","operation":"Read","host":"*"}]}',
-     b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","operation":"Fly","host":"*"}]}'],
+     b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","operation":7,"host":"*"}]}'],
     ids=range(7),
 )  # fmt: skip
 def test_what_cannot_be_read_is_said(data: bytes) -> None:
     with pytest.raises(ZnodeFormatError, match="/kafka-acl/Topic/orders"):
         AclZnode.decode(ResourcePattern(ResourceType.TOPIC, "orders", LITERAL), data)
+
+
+@pytest.mark.spec("SEC-78")
+def test_words_of_no_release_known_are_read_as_they_are_and_written_alike() -> None:
+    entry = b'{"principal":"User:a","permissionType":"%s","operation":"%s","host":"*"}'
+    words = ((b"Allow", b"Fly"), (b"Allow", b"fly"), (b"Perhaps", b"Read"))
+    data = b'{"version":1,"acls":[%s]}' % b",".join(entry % one for one in words)
+    entries = AclZnode.decode(ResourcePattern(ResourceType.TOPIC, "orders", LITERAL), data)
+    assert {(one.permission.name, one.operation.name) for one in entries} == {
+        ("ALLOW", "UNKNOWN(Fly)"), ("ALLOW", "UNKNOWN(fly)"), ("UNKNOWN(Perhaps)", "READ")
+    }  # fmt: skip
+    assert sum(not one.is_known for one in entries) == len(entries) == 3
+    assert AclZnode.decode(ResourcePattern(ResourceType.TOPIC, "orders", LITERAL), AclZnode.encode(entries)) == entries
+    assert all(entry % one in AclZnode.encode(entries) for one in words)
 
 
 @pytest.mark.spec("SEC-78")
@@ -86,7 +100,8 @@ def test_what_cannot_be_read_is_said(data: bytes) -> None:
         *((Operation.DELETE, "Delete"), (Operation.ALTER, "Alter"), (Operation.DESCRIBE, "Describe")),
         *((Operation.CLUSTER_ACTION, "ClusterAction"), (Operation.DESCRIBE_CONFIGS, "DescribeConfigs")),
         *((Operation.ALTER_CONFIGS, "AlterConfigs"), (Operation.IDEMPOTENT_WRITE, "IdempotentWrite")),
-        (Operation.ALL, "All"),
+        *((Operation.CREATE_TOKENS, "CreateTokens"), (Operation.DESCRIBE_TOKENS, "DescribeTokens")),
+        *((Operation.TWO_PHASE_COMMIT, "TwoPhaseCommit"), (Operation.ALL, "All")),
     ],
 )
 @pytest.mark.parametrize(("permission", "other"), [(ALLOW, "Allow"), (DENY, "Deny")])

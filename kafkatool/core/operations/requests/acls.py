@@ -37,8 +37,8 @@ def read_acls(client: ClusterClient, wanted: Filter) -> dict[ResourcePattern, fr
     if answer.error_code:
         raise client.refusal(describe_acls.API, answer.error_code, answer.error_message)
     return {
-        ResourcePattern(ResourceType(r.resource_type), r.resource_name, PatternType(r.pattern_type)): frozenset(
-            Entry(a.principal, a.host, Operation(a.operation), Permission(a.permission_type)) for a in r.acls
+        ResourcePattern(ResourceType.of(r.resource_type), r.resource_name, PatternType.of(r.pattern_type)): frozenset(
+            Entry(a.principal, a.host, Operation.of(a.operation), Permission.of(a.permission_type)) for a in r.acls
         )
         for r in answer.resources
     }
@@ -87,7 +87,7 @@ def _fields(wanted: Filter) -> dict[str, Any]:
 
 def least_for(bindings: Bindings) -> int:
     """Return the first version that can say what kinds of patterns these are."""
-    return max((_least(pattern.pattern_type) for pattern in bindings), default=0)
+    return max((_least(pattern.pattern_type) for pattern, entries in bindings.items() if entries), default=0)
 
 
 def _least(kind: PatternType) -> int:
