@@ -718,6 +718,32 @@ def test_a_plan_is_proposed_in_kafkas_later_form(cluster: Cluster, tmp_path: Pat
     assert "Traceback" not in bad.stderr
 
 
+@pytest.mark.spec("ADM-32", "ADM-19")
+@pytest.mark.parametrize("strategy", ["kafka", "minimal"])
+def test_what_moves_is_planned_from_its_replicas_before_the_move(
+    cluster: Cluster, tmp_path: Path, strategy: str
+) -> None:
+    topics = tmp_path / "topics.json"
+    topics.write_text('{"version":1,"topics":[{"topic":"t"}]}')
+    flags = ["--topics-to-move-json-file", topics, "--broker-list", "1,2,3,4", "--strategy", strategy]
+    cluster.moving = {0: ([3, 4, 1, 2], [3, 4], [1, 2]), 2: ([1, 3, 2], [3], [2])}
+    found = cluster.run("generate", *flags)
+    assert found.exit_code == 0, found.output
+    current, proposed = (orjson.loads(x)["partitions"] for x in found.stdout.splitlines() if x.startswith("{"))
+    assert [p["replicas"] for p in current] == [[1, 2], [2, 1], [1, 2]]
+    assert [len(p["replicas"]) for p in proposed] == [2, 2, 2]
+    assert found.stderr.startswith("[t,0],[t,2]: being moved; planned from the replicas before the move\n")
+    ((_, asked),) = cluster.asked("ListPartitionReassignments")
+    assert [(t.topic, t.partitions) for t in asked.topics] == [("t", [0, 1, 2])]
+    for broker in cluster.brokers:
+        broker.answers[listing.API.key] = lambda _: listing.ListPartitionReassignmentsResponse(
+            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, topics=[]
+        )
+    cluster.moving.clear()
+    untold = cluster.run("generate", *flags)
+    assert untold.exit_code == 0 and "whether any of it is being moved is not known" in untold.stderr, untold.output
+
+
 @pytest.mark.spec("ADM-33")
 def test_a_flag_of_another_mode_is_refused_by_name(cluster: Cluster, tmp_path: Path) -> None:
     found = cluster.run("verify", "--reassignment-json-file", _plan(tmp_path, {0: [1, 2]}), "--additional")

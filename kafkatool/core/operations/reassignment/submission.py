@@ -34,6 +34,7 @@ class Submission:
     moves: Moves
     batches: tuple[Moves, ...]
     current: Moves
+    way_back: Moves  # the replicas of ``moves`` before all of it, also before a move whose place it takes
     controller: bool  # whether there is one: else nothing of it is carried out until there is
     throttle: int | None
     max_bytes: int
@@ -43,11 +44,6 @@ class Submission:
     def unchanged(self) -> list[TopicPartition]:
         """Return partitions that have the planned replicas already (RSN-18X)."""
         return [p for p, replicas in self.moves.items() if self.current[p] == replicas]
-
-    @property
-    def way_back(self) -> Moves:
-        """Return the current replicas of what is moved."""
-        return {p: self.current[p] for p in self.moves}
 
     @property
     def saved(self) -> tuple[SavedThrottle, ...]:
@@ -133,6 +129,7 @@ def prepare(
         moves=moves,
         batches=batches,
         current=current,
+        way_back={p: view.origin(p) or current[p] for p in moves},
         running=view.reassignment,
         replacing=force,
         throttle_writes=tuple(writes),
