@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 from kafkatool.commands.reassign.modes import PlanMode
-from kafkatool.commands.reassign.rows import left_throttle_text, status_lines, unchanged_line
+from kafkatool.commands.reassign.rows import left_throttle_text, status_lines, unchanged_line, way_back_line
 from kafkatool.commands.shared.run_progress import RunProgressLine, awaited_line, released_line
 from kafkatool.core.model.moves import Status
 from kafkatool.core.model.values import TopicPartition, first_of, in_number
@@ -94,10 +94,7 @@ class RunOutput(AbstractContextManager["RunOutput"]):
                 self._out.note("the kt that carries out this plan is still there; it sends nothing more once it looks")
 
     def _show_way_back(self, event: events.WayBack) -> None:
-        how = ", as an earlier run saved it: this run changes nothing" if not event.saved else ""
-        if event.kept:
-            how = f"; the one of an earlier run is kept as {event.kept}"
-        self._out.note(f"rollback plan: {event.file}{how}")
+        self._out.note(way_back_line(event.file, saved=event.saved, kept=event.kept, moved=event.moved))
         if self._brief:  # kt itself takes the throttle off
             return
         self._out.lines(

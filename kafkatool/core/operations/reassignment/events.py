@@ -34,12 +34,16 @@ class ThrottleFound(Event):
 
 @dataclass(frozen=True, slots=True)
 class WayBack(Event):
-    """``file`` holds the replicas from before; not ``saved``: by an earlier run. ``kept``: where its old content is."""
+    """``file`` holds the replicas from before; not ``saved``: by an earlier run. ``kept``: where its old content is.
+
+    ``moved``: so many partitions that one has moved already.
+    """
 
     prepared: Submission
     file: Path
     saved: bool
     kept: Path | None = None
+    moved: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,11 +183,16 @@ class Run:
     def _save_way_back(self, prepared: Prepared) -> WayBack:
         """Write it to the disk before anything else (RSN-21X). Raises RefusedError.
 
-        A plan that was carried out already has no way back of its own: the one that its first run saved stays.
+        What was carried out already has no way back of its own: the one that its first run saved stays.
         """
         file = self._files.rollback
         if len(prepared.unchanged) == len(prepared.moves) and file.exists():
             return WayBack(prepared, file, saved=False)
+        moved = self._files.moved_from_way_back(
+            self._plan, prepared.way_back, now=prepared.current, moving=prepared.replaced, name_of=self._name_of
+        )
+        if moved:
+            return WayBack(prepared, file, saved=False, moved=len(moved))
         return WayBack(prepared, file, saved=True, kept=write_file(file, plan_json(prepared.way_back)))
 
     def _write(self, state: RunState) -> None:

@@ -61,11 +61,13 @@ class Prepared(Submission):
     """A plan for the znode, and everything starting it will write.
 
     ``batches`` are what goes into the znode one after the other (RSN-19X). ``running`` is the reassignment found under way:
-    then only throttle rates may be written (RSN-10). ``replacing``: it takes the place of moves that were requested.
+    then only throttle rates may be written (RSN-10). ``replacing``: it takes the place of moves that were requested; those
+    there are now are ``replaced``.
     """
 
     running: Moves | None
     replacing: bool
+    replaced: frozenset[TopicPartition]
     throttle_writes: tuple[ConfigWrite, ...]
     throttled_before: tuple[str, ...]  # topics with the throttle of another plan
 
@@ -132,6 +134,7 @@ def prepare(
         way_back={p: view.origin(p) or current[p] for p in moves},
         running=view.reassignment,
         replacing=force,
+        replaced=view.requested.intersection(moves),
         throttle_writes=tuple(writes),
         throttled_before=tuple(throttled_before),
         controller=view.controller_id is not None,
