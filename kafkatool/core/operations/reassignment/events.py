@@ -54,6 +54,18 @@ class Started(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class StartCutShort(Event):
+    """The start of a plan that is not followed ended early. ``begun``: the plan is under way all the same.
+
+    ``throttled``: throttles are not as they were before. ``unseen`` hides both.
+    """
+
+    begun: bool
+    throttled: bool
+    unseen: KafkatoolError | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Following(Event):
     """The progress told from here on is that of ``copying``: of ``what``, or of the plan itself."""
 
@@ -80,6 +92,13 @@ class ThrottleRemoved(Event):
     """Throttles are as they were, but for ``changed``: those that somebody else wrote meanwhile, by their names."""
 
     changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RatesLeft(Event):
+    """The rates of these brokers were set by others since the run began, and stand though nothing moves any more."""
+
+    brokers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,11 @@ One reassignment runs at a time: it is the znode /admin/reassign_partitions, whi
 finish. Starting is one exclusive create, so of two that start together one wins and the other is told (RSN-31X).
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kafkatool.core.errors import NodeExistsError, RefusedError, ZnodeTooLargeError
+from kafkatool.core.errors import NodeExistsError, RefusedError, ZooKeeperError
 from kafkatool.core.model.moves import minus
 from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.operations.config_writes import ConfigWrite
@@ -193,7 +194,8 @@ def start(zk: ZooKeeper, prepared: Prepared, *, name_of: PartitionName = bracket
     """Write what was prepared: throttles first, then the znode (RSN-9, RSN-14).
 
     Of several batches the first; ``follow`` submits the others. Raises RefusedError if another reassignment appeared
-    meanwhile; the throttles are then back as they were.
+    meanwhile. Throttles are then back as they were, and so they are, as far as ZooKeeper is there, whatever else ends it
+    with nothing begun.
     """
     undo = throttles.apply(zk, prepared.throttle_writes)
     if prepared.running is not None or not prepared.moves:
@@ -206,8 +208,10 @@ def start(zk: ZooKeeper, prepared: Prepared, *, name_of: PartitionName = bracket
         raise RefusedError(
             f"Partition reassignment currently in progress for {names}. Aborting operation", now=SHOWN_BY_LIST
         ) from e
-    except ZnodeTooLargeError:
-        throttles.undo(zk, undo)
+    except throttles.CUT_SHORT:
+        with suppress(ZooKeeperError):
+            if running(zk) is None:  # else it may have begun
+                throttles.undo(zk, undo)
         raise
 
 
