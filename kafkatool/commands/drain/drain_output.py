@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kafkatool.commands.shared.output import Output
 from kafkatool.commands.shared.plan_table import broker_lines, throttled_line, total_line
-from kafkatool.commands.shared.run_progress import RunProgressLine, awaited_line, released_line
+from kafkatool.commands.shared.run_progress import RunProgressLine, awaited_line, rates_left_line, released_line
 from kafkatool.core.model.moves import Status
 from kafkatool.core.model.values import first_of, in_number, join_ids
 from kafkatool.core.operations.drain.drain import Planned, Proven, Unproven
@@ -76,6 +76,8 @@ class DrainOutput(AbstractContextManager["DrainOutput"]):
                 self._out.note("throttles are as they were before")
                 for path in event.changed:
                     self._out.note(f"{path} was changed by somebody else meanwhile: its throttle was left as it is")
+            case events.RatesLeft():
+                self._out.note(rates_left_line(event))
             case events.ThrottleLeft():
                 brokers = join_ids(event.brokers, ", ")
                 self._out.note(f"broker {brokers} cannot be asked, being down: a throttle may be left there")

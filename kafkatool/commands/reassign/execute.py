@@ -7,7 +7,7 @@ from typing import Final
 
 from kafkatool.commands.reassign.modes import PlanMode
 from kafkatool.commands.reassign.rows import COLUMNS, item, items
-from kafkatool.commands.reassign.run_output import NUMBERED, RunOutput
+from kafkatool.commands.reassign.run_output import NUMBERED, SHOWN, RunOutput
 from kafkatool.commands.shared.credentials import broker_access
 from kafkatool.commands.shared.options import read_cluster_id
 from kafkatool.commands.shared.output import Answer
@@ -15,7 +15,8 @@ from kafkatool.commands.shared.plan_table import throttled_line
 from kafkatool.commands.shared.termination import interruptions_kept, terminated_like_interrupted
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
 from kafkatool.core.model.moves import Status
-from kafkatool.core.operations.reassignment import submission
+from kafkatool.core.model.values import first_of
+from kafkatool.core.operations.reassignment import submission, throttles
 from kafkatool.core.operations.reassignment.copy_progress import read_largest_share, to_copy
 from kafkatool.core.operations.reassignment.events import Ended, Event
 from kafkatool.core.operations.reassignment.run import Run
@@ -127,6 +128,12 @@ class Execute(PlanMode):
             return 0
         submission.start(zk, prepared)
         self.out.line(f"The throttle limit was set to {self.throttle} B/s")
+        if unlisted := throttles.find_unlisted(zk, {p.topic for p in prepared.running or ()}):
+            topics, moves = ("topics", "their moves") if len(unlisted) > 1 else ("topic", "its move")
+            names = first_of(unlisted, SHOWN, ",")
+            self.out.note(
+                f"{topics} {names}: no list of throttled replicas is set, so that these rates do not slow {moves}"
+            )
         if not self.out.is_text:
             rows = items(prepared.moves, prepared.current, Status.PENDING)
             self.out.show(Answer((), rows, COLUMNS, read_cluster_id(zk)))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkatool.commands.reassign.request_mode import RequestPlanMode, named, plural_of, refused_of
-from kafkatool.commands.reassign.rows import item, requested_lines, unchanged_line
+from kafkatool.commands.reassign.rows import item, requested_lines, unchanged_line, way_back_line
 from kafkatool.commands.shared.credentials import broker_access
 from kafkatool.commands.shared.output import error_item
 from kafkatool.commands.shared.plan_table import throttled_line
@@ -20,6 +20,7 @@ from kafkatool.core.planner.plan_files import (
     CURRENT_ASSIGNMENT,
     LogDirs,
     Moves,
+    dashed,
     plan_json,
     plan_json_with_log_dirs,
     write_file,
@@ -136,12 +137,14 @@ class ExecuteByRequest(RequestPlanMode):
 
     def _save_way_back(self, checked: Checked) -> None:
         """Save it before anything is written, and show what is now; one of a plan that changes nothing stays."""
-        file, origin = self.files.rollback, checked.origin
-        changes = any(origin[p] != to for p, to in checked.plan.items())
-        again = file.is_file() and all(p in checked.moving or origin[p] == to for p, to in checked.plan.items())
-        if not (file.is_file() and (again or not changes)):
+        file, origin, plan, moving = self.files.rollback, checked.origin, checked.plan, checked.moving
+        moved = self.files.moved_from_way_back(plan, origin, now=checked.current, moving=moving, name_of=dashed)
+        if moved:
+            if any(p not in moving and origin[p] != to for p, to in plan.items()):  # else nothing new is asked for
+                self.out.note(way_back_line(file, saved=False, kept=None, moved=len(moved)))
+        elif not file.is_file() or any(origin[p] != to for p, to in plan.items()):
             kept = write_file(file, plan_json(origin))
-            self.out.note(f"rollback plan: {file}" + (f"; the one of an earlier run is kept as {kept}" if kept else ""))
+            self.out.note(way_back_line(file, saved=True, kept=kept, moved=0))
         self.out.lines(
             [
                 CURRENT_ASSIGNMENT,

@@ -18,7 +18,7 @@ from kafkatool.commands.shared.output import Answer
 from kafkatool.commands.shared.plan_table import broker_lines, total_line
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.model.moves import Status
-from kafkatool.core.model.values import TopicPartition, in_number, join_ids
+from kafkatool.core.model.values import TopicPartition, first_of, in_number, join_ids
 from kafkatool.core.operations.reassignment import proposal
 from kafkatool.core.operations.reassignment.proposal import Proposal
 from kafkatool.core.planner.consequences import BrokerConsequences, broker_consequences, reason
@@ -41,6 +41,8 @@ EXPLAINED_COLUMNS: Final = (
     *("broker", "replicas_before", "replicas_after", "leaders_before", "leaders_after"),
     *("incoming", "outgoing", "copied_bytes"),
 )
+
+SHOWN: Final = 10  # names of partitions in a note
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +93,7 @@ class Generate(Mode):
             replication_factor=self.replication_factor,
         )
         cluster_id = view.cluster_id
+        self._note_moving(found)
         if self.replication_factor is None and self.strategy != Strategy.MINIMAL:
             for topic in found.uneven_topics:
                 self.out.note(
@@ -108,6 +111,14 @@ class Generate(Mode):
             moves += [asdict(row) for row in self._consequences(found)]
         self.out.show(Answer((), moves, (*COLUMNS, *(EXPLAINED_COLUMNS if self.explain else ())), cluster_id))
         return 0
+
+    def _note_moving(self, found: Proposal) -> None:
+        """Say which partitions are on the move, and what they are planned from."""
+        before = "being moved; planned from the replicas before the move"
+        to_come = "being moved, and nothing tells what was there before; planned from the replicas to come"
+        for partitions, what in ((found.moving, before), (found.untold, to_come)):
+            if partitions:
+                self.out.note(f"{first_of(list(map(self.name_of, partitions)), SHOWN, ',')}: {what}")
 
     def _show_plan(self, found: Proposal) -> None:
         if self.out_file is None:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from kafkatool.commands.reassign.generate import Generate
 from kafkatool.commands.reassign.request_mode import RequestMode
-from kafkatool.core.errors import RefusedError, UsageError
-from kafkatool.core.operations.requests.cluster_view import read_cluster
+from kafkatool.core.errors import NotPermittedError, RefusedError, UsageError
+from kafkatool.core.operations.requests.cluster_view import read_cluster, with_moves
+from kafkatool.core.operations.requests.moving import read_moves
 from kafkatool.core.operations.requests.topic_reading import missing
 from kafkatool.core.planner.plan_files import Moves, parse_topics_to_move, plan_json_with_log_dirs, read_text
 
@@ -31,6 +32,10 @@ class GenerateByRequest(RequestMode, Generate):
             for topic in topics:
                 if topic not in view.topics:
                     raise missing(client, topic, RefusedError(f"Topic {topic} not found."))
+            try:
+                view = with_moves(view, read_moves(client, view.partitions()))
+            except NotPermittedError as e:
+                self.out.note(f"{e}; whether any of it is being moved is not known: its replicas would be too many")
         try:
             return self.show(view, topics, brokers, exclude)
         except RefusedError as e:

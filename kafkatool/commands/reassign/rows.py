@@ -1,6 +1,7 @@
 """The answer of ``kt reassign``: an item and a line of text for each partition (RSN-12, RSN-35X); a throttle in words."""
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkatool.commands.shared.output import paint
@@ -48,6 +49,14 @@ def requested_lines(found: Iterable[Move]) -> list[str]:
         f"rather than {join_ids(m.target)}."
         for m in found
     ]
+
+
+def way_back_line(file: Path, *, saved: bool, kept: Path | None, moved: int) -> str:
+    """Say where the way back is, who saved it, and where what was there before is kept."""
+    if saved:
+        return f"rollback plan: {file}" + (f"; the one of an earlier run is kept as {kept}" if kept else "")
+    why = f"it has moved {in_number(moved, 'partition', 'partitions')}" if moved else "this run changes nothing"
+    return f"rollback plan: {file}, as an earlier run saved it: {why}"
 
 
 def left_throttle_text(left: "LeftThrottle") -> str:

@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 from kafkatool.commands.reassign.modes import PlanMode
-from kafkatool.commands.reassign.rows import left_throttle_text, status_lines, unchanged_line
-from kafkatool.commands.shared.run_progress import RunProgressLine, awaited_line, released_line
+from kafkatool.commands.reassign.rows import left_throttle_text, status_lines, unchanged_line, way_back_line
+from kafkatool.commands.shared.run_progress import RunProgressLine, awaited_line, rates_left_line, released_line
 from kafkatool.core.model.moves import Status
 from kafkatool.core.model.values import TopicPartition, first_of, in_number
 from kafkatool.core.operations.reassignment import events
@@ -60,8 +60,13 @@ class RunOutput(AbstractContextManager["RunOutput"]):
                 self._show_way_back(event)
             case events.Started():
                 self._show_started(event.prepared)
+            case events.StartCutShort():
+                self._show_start_cut_short(event)
             case events.Ended():
                 self._show_ended(event)
+            case events.RatesLeft():
+                self._out.note(rates_left_line(event))
+                self._out.note(f"{self._mode.to_type('--list')}  # tells how to take them off")
             case events.ThrottleRemoved():
                 for path in event.changed:
                     self._out.note(f"{path} was changed by somebody else meanwhile: its throttle was left as it is")
@@ -94,10 +99,7 @@ class RunOutput(AbstractContextManager["RunOutput"]):
                 self._out.note("the kt that carries out this plan is still there; it sends nothing more once it looks")
 
     def _show_way_back(self, event: events.WayBack) -> None:
-        how = ", as an earlier run saved it: this run changes nothing" if not event.saved else ""
-        if event.kept:
-            how = f"; the one of an earlier run is kept as {event.kept}"
-        self._out.note(f"rollback plan: {event.file}{how}")
+        self._out.note(way_back_line(event.file, saved=event.saved, kept=event.kept, moved=event.moved))
         if self._brief:  # kt itself takes the throttle off
             return
         self._out.lines(
@@ -121,6 +123,21 @@ class RunOutput(AbstractContextManager["RunOutput"]):
             self._out.note("no controller is elected: nothing moves until a broker becomes it")
         if len(prepared.batches) > 1:
             self._out.note(f"{len(prepared.batches)} batches, each sent when the one before it has ended")
+
+    def _show_start_cut_short(self, event: events.StartCutShort) -> None:
+        """Say where a plan stands that nobody follows, and what to type (RSN-23X)."""
+        listing = f"{self._mode.to_type('--list')}  # shows what moves, and how to take off a throttle that is left"
+        if event.unseen is not None:
+            self._out.note(f"{event.unseen}: whether the plan was begun, and its throttle stays, cannot be seen")
+            self._out.note(listing)
+        elif event.begun:
+            self._out.note("the plan was begun and goes on without kt; the throttle stays")
+            self._out.note(f"{self._mode.command('--verify')}  # look; takes the throttle off when all is done")
+        elif event.throttled:
+            self._out.note("nothing of the plan is under way, but throttles are not as they were")
+            self._out.note(listing)
+        else:
+            self._out.note("nothing of the plan is under way; throttles are as they were")
 
     def _show_ended(self, event: events.Ended) -> None:
         sent = [m for m in event.moves if m.status is not Status.PENDING]

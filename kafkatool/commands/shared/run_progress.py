@@ -9,9 +9,10 @@ from kafkatool.commands.shared.credentials import broker_access
 from kafkatool.commands.shared.progress_line import ProgressLine, duration
 from kafkatool.core.model.values import first_of, in_number, join_ids
 from kafkatool.core.operations.reassignment.copy_progress import Copied, CopyWatch
-from kafkatool.core.operations.reassignment.events import Following, Released
+from kafkatool.core.operations.reassignment.events import Following, RatesLeft, Released
 from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.hindrances import Hindrances
+from kafkatool.core.operations.reassignment.throttles import RATES
 
 STILL_S: Final = (
     10.0  # of no byte moved, from which on that is said instead of an ETA: a throttle lets them go in bursts
@@ -87,6 +88,12 @@ def share_done(p: Progress, copied: Copied | None) -> float:
 def awaited_line(brokers: Sequence[int]) -> str:
     """Say which brokers keep moves from ending."""
     return f"what is in progress waits for brokers that are not registered: {join_ids(brokers)}; start them"
+
+
+def rates_left_line(event: RatesLeft) -> str:
+    """Name the rates that others have set while a run was under way, and that stand."""
+    brokers = f"broker{'s' * (len(event.brokers) > 1)} {join_ids(event.brokers)}"
+    return f"meanwhile somebody else has set {' and '.join(RATES)} of {brokers}, which stand"
 
 
 def released_line(event: Released) -> str:

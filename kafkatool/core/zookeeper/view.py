@@ -60,6 +60,18 @@ class ClusterView:
         """Return those of them that a request to the controller moves, and not the znode."""
         return self.moving.difference(self.reassignment or ())
 
+    def origin(self, partition: TopicPartition) -> tuple[int, ...] | None:
+        """Return the replicas from before the move of a partition, all of one at rest; None: nothing tells of its move.
+
+        Before Kafka 2.4 the controller adds the target to what is assigned, and notes nowhere what of it is new.
+        """
+        topic = self.topics[partition.topic]
+        if partition.partition in topic.being_moved:
+            return topic.move_of(partition.partition).origin
+        assigned = tuple(topic.assignment[partition.partition])
+        asked = (self.reassignment or {}).get(partition)
+        return assigned if asked is None or not set(asked) <= set(assigned) else None
+
     def target(self, partition: TopicPartition) -> tuple[int, ...]:
         """Return the replicas that a partition on the move is to have."""
         asked = (self.reassignment or {}).get(partition)

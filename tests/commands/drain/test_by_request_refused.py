@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from click.testing import CliRunner, Result
 
@@ -298,3 +299,30 @@ def test_a_topic_that_is_deleted_meanwhile_is_no_failure(cluster: Cluster, disks
     cluster.brokers[0].answers[altering.API.key] = deleted
     found = run(cluster, 1, "--no-throttle")
     assert found.exit_code == 0 and "broker 1: drained" in found.stdout, found.output
+
+
+@pytest.mark.parametrize(
+    ("saved", "code", "why"),
+    [
+        (None, 2, "cannot read drain-1.rollback.json: No such file or directory"),
+        ("oops", 2, "drain-1.rollback.json:1:1: not JSON"),
+        ('{"version":1,"partitions":[{"topic":"u","partition":0,"replicas":[1]}]}', 1, "which does not have u-0"),
+        ('{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}', 1, "lacks t-1,t-2"),
+    ],
+    ids=["missing", "unreadable", "foreign", "cut"],
+)
+def test_without_its_way_back_a_drain_is_not_rolled_back_and_nothing_is_touched(
+    cluster: Cluster, disks: Disks, saved: str | None, code: int, why: str
+) -> None:
+    cluster.moving[0] = ([3, 2, 1], [3], [1])
+    moves = [{"topic": "t", "partition": p, "replicas": r} for p, r in ((0, [3, 2]), (1, [2, 4]), (2, [3, 2]))]
+    Path("drain-1.json").write_text(orjson.dumps({"version": 1, "partitions": moves}).decode())
+    Path("drain-1.state.json").write_text("{}")
+    if saved is not None:
+        Path("drain-1.rollback.json").write_text(saved)
+    found = run(cluster, 1, "--cancel", "--rollback", "--no-throttle")
+    assert (found.exit_code, why in found.output) == (code, True), found.output
+    assert not written(cluster) and Path("drain-1.state.json").read_text() == "{}"
+    Path("drain-1.state.json").unlink()
+    only = run(cluster, 1, "--cancel")  # which needs none: the controller knows what was before
+    assert only.exit_code == 0 and not cluster.moving, only.output

@@ -157,6 +157,11 @@ def test_the_way_back_of_a_drain_that_has_ended_goes_in_batches_under_the_thrott
         assert run(cluster, 3, "--no-throttle").exit_code == 0
         to = {(p["topic"], p["partition"]): p["replicas"] for p in entries("drain-3.json")}
         origin = {(p["topic"], p["partition"]): p["replicas"] for p in entries("drain-3.rollback.json")}
+        before, saved = nodes.tree(zk), Path("drain-3.rollback.json").rename("elsewhere.json")
+        lost = run(cluster, 3, "--cancel", "--rollback", "--throttle", 5_000_000)
+        assert lost.exit_code == 2 and "cannot read drain-3.rollback.json: No such file" in lost.stderr, lost.output
+        assert nodes.tree(zk) == before
+        saved.rename("drain-3.rollback.json")
         monkeypatch.setattr(DrainOutput, "show", noting_throttles)
         monkeypatch.setattr(DrainOutput, "progress", noting_batches)
         back = run(cluster, 3, "--cancel", "--rollback", "--throttle", 5_000_000, "--batch-partitions", 1)

@@ -207,6 +207,40 @@ def test_what_was_refused_is_told_and_what_was_begun_runs(cluster: Cluster, tmp_
     assert text.endswith("Error reassigning partition(s):\nt-2: no such broker\n")
 
 
+@pytest.mark.spec("ADM-33", "RSN-21X", "ADM-37")
+def test_a_plan_that_was_partly_refused_is_sent_again_and_keeps_the_way_back_of_the_rest(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    plan, rollback = _plan(tmp_path, {0: [3, 2], 2: [2, 3]}), tmp_path / "plan.rollback.json"
+    cluster.refusals[2], cluster.ends_at_once = (ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no such broker"), True
+    assert _execute(cluster, plan).exit_code == 1
+    first = rollback.read_bytes()
+    again = _execute(cluster, plan)
+    assert again.exit_code == 1
+    assert f"rollback plan: {rollback}, as an earlier run saved it: it has moved 1 partition\n" in again.stderr
+    assert rollback.read_bytes() == first and not (tmp_path / "plan.rollback.json.1").exists()
+    cluster.refusals.clear()
+    assert _execute(cluster, plan).exit_code == 0
+    assert rollback.read_bytes() == first
+    back = cluster.run("cancel", "--reassignment-json-file", plan, "--rollback", "--throttle", 5000)
+    assert back.exit_code == 0, back.output
+    assert (cluster.replicas[0], cluster.replicas[2]) == ([1, 2], [1, 2])
+
+
+@pytest.mark.spec("ADM-33", "RSN-21X")
+@pytest.mark.parametrize(
+    ("saved", "kept"), [([1, 2], True), ([1, 4], False)], ids=["of this move", "of an earlier one"]
+)
+def test_of_what_still_moves_the_way_back_stays_where_it_is_one(
+    cluster: Cluster, tmp_path: Path, saved: list[int], kept: bool
+) -> None:
+    cluster.moving[0] = ([2, 3, 1], [3], [1])  # which does not tell which of 1 and 2 came first
+    _plan(tmp_path, {0: saved, 2: [1, 2]}, "plan.rollback.json")
+    assert _execute(cluster, _plan(tmp_path, {0: [2, 3], 2: [2, 3]}), "--additional").exit_code == 0
+    back = orjson.loads((tmp_path / "plan.rollback.json").read_bytes())
+    assert [p["replicas"] for p in back["partitions"]] == [saved if kept else [2, 1], [1, 2]]
+
+
 @pytest.mark.spec("ADM-35", "ADM-19")
 def test_a_throttle_on_a_broker_that_is_down_is_refused_unless_forced(cluster: Cluster, tmp_path: Path) -> None:
     cluster.replicas[0] = [9, 2]
@@ -716,6 +750,32 @@ def test_a_plan_is_proposed_in_kafkas_later_form(cluster: Cluster, tmp_path: Pat
     bad = cluster.run("generate", "--topics-to-move-json-file", topics, "--broker-list", "1,2")
     assert (bad.exit_code, bad.stdout) == (1, "Error: The input string is not a valid JSON\n")
     assert "Traceback" not in bad.stderr
+
+
+@pytest.mark.spec("ADM-32", "ADM-19")
+@pytest.mark.parametrize("strategy", ["kafka", "minimal"])
+def test_what_moves_is_planned_from_its_replicas_before_the_move(
+    cluster: Cluster, tmp_path: Path, strategy: str
+) -> None:
+    topics = tmp_path / "topics.json"
+    topics.write_text('{"version":1,"topics":[{"topic":"t"}]}')
+    flags = ["--topics-to-move-json-file", topics, "--broker-list", "1,2,3,4", "--strategy", strategy]
+    cluster.moving = {0: ([3, 4, 1, 2], [3, 4], [1, 2]), 2: ([1, 3, 2], [3], [2])}
+    found = cluster.run("generate", *flags)
+    assert found.exit_code == 0, found.output
+    current, proposed = (orjson.loads(x)["partitions"] for x in found.stdout.splitlines() if x.startswith("{"))
+    assert [p["replicas"] for p in current] == [[1, 2], [2, 1], [1, 2]]
+    assert [len(p["replicas"]) for p in proposed] == [2, 2, 2]
+    assert found.stderr.startswith("[t,0],[t,2]: being moved; planned from the replicas before the move\n")
+    ((_, asked),) = cluster.asked("ListPartitionReassignments")
+    assert [(t.topic, t.partitions) for t in asked.topics] == [("t", [0, 1, 2])]
+    for broker in cluster.brokers:
+        broker.answers[listing.API.key] = lambda _: listing.ListPartitionReassignmentsResponse(
+            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, topics=[]
+        )
+    cluster.moving.clear()
+    untold = cluster.run("generate", *flags)
+    assert untold.exit_code == 0 and "whether any of it is being moved is not known" in untold.stderr, untold.output
 
 
 @pytest.mark.spec("ADM-33")

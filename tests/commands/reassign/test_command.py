@@ -543,6 +543,27 @@ def test_a_plan_that_is_started_again_keeps_the_way_back_of_its_first_run(
     assert (tmp_path / "plan.rollback.json.1").read_text() == first
 
 
+@pytest.mark.spec("RSN-21X", "RSN-37X")
+@pytest.mark.parametrize("flags", [(), ("--skip-unchanged",)])
+def test_a_plan_of_which_a_part_was_given_up_is_started_again_and_keeps_the_way_back_of_the_other(
+    seed: ZooKeeper, zk_connect: str, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    rollback, file = tmp_path / "plan.rollback.json", tmp_path / "plan.json"
+    execute = ("--execute", "--reassignment-json-file", plan_file(file, {0: (2,), 1: (3,)}))
+    assert run(zk_connect, *execute).exit_code == 0
+    first = rollback.read_text()
+    seed.set(ReassignmentZnode.PATH, ReassignmentZnode.encode(plan({0: (2,)})), -1)
+    nodes.reassign(seed)
+    again = run(zk_connect, *execute, *flags)
+    assert f"rollback plan: {rollback}, as an earlier run saved it: it has moved 1 partition\n" in again.stderr
+    assert rollback.read_text() == first and sorted(tmp_path.iterdir()) == [file, rollback]
+    nodes.reassign(seed)
+    with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
+        back = run(zk_connect, "--cancel", "--rollback", "--reassignment-json-file", file)
+    assert back.exit_code == 0, back.output
+    assert [nodes.assignment(seed, "t")[p] for p in (0, 1)] == [(1,), (2,)]
+
+
 @pytest.mark.spec("RSN-36X", "RSN-21X")
 def test_verify_rollback_compares_with_what_was_there_before(seed: ZooKeeper, zk_connect: str, tmp_path: Path) -> None:
     file = plan_file(tmp_path / "plan.json", GOAL)

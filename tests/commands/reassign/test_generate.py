@@ -10,9 +10,9 @@ from click.testing import Result
 from kafkatool.core.model.assignment import SOME_RACKS
 from kafkatool.core.planner.plan_files import plan_json
 from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import TopicZnode
+from kafkatool.core.zookeeper.znodes import ReassignmentZnode, TopicZnode
 from tests.commands.reassign.runner import GOAL, run
-from tests.core.operations.reassignment.plans import NINE, plan
+from tests.core.operations.reassignment.plans import NINE, plan, tp
 from tests.core.zookeeper import cluster_nodes as nodes
 
 
@@ -224,4 +224,43 @@ def test_an_explained_plan_as_json_has_reasons_and_an_item_for_each_broker(seed:
     told = dict(zip(heading.split("\t"), rows[9].split("\t"), strict=True))
     assert [told[c] for c in ("BROKER", "REPLICAS_BEFORE", "REPLICAS_AFTER", "LEADERS_BEFORE", "LEADERS_AFTER")] == [
         *("1", "3", "0", "3", "0")
+    ]
+
+
+@pytest.mark.spec("RSN-3", "RSN-4", "ADM-70")
+@pytest.mark.parametrize("strategy", ["kafka", "minimal"])
+def test_what_a_request_moves_is_planned_from_its_replicas_before_the_move(
+    zk: ZooKeeper, zk_connect: str, strategy: str
+) -> None:
+    nodes.make_cluster(zk, topics={"t": {0: (1, 2, 3), 1: (1, 2, 3), 2: (3, 2, 1)}}, brokers=(1, 2, 3, 4, 5, 6))
+    nodes.request(zk, tp(0), (4, 5, 6))
+    nodes.request(zk, tp(1), (2, 3, 4))
+    flags = ("--broker-list", "1,2,3,4,5,6", "--strategy", strategy)
+    found = generate(zk_connect, *flags)
+    assert found.exit_code == 0, found.output
+    _, current, _, _, proposed = found.stdout.splitlines()
+    before = [set(e["replicas"]) for e in json.loads(current)["partitions"]]
+    assert before == [{1, 2, 3}] * 3, "executed, it is the way back"
+    assert [len(e["replicas"]) for e in json.loads(proposed)["partitions"]] == [3, 3, 3]
+    assert found.stderr.startswith("[t,0],[t,1]: being moved; planned from the replicas before the move\n")
+    assert "different numbers" not in found.stderr
+    nodes.end_requests(zk, "t")
+    assert "being moved" not in generate(zk_connect, *flags).stderr
+
+
+@pytest.mark.spec("RSN-3", "RSN-4")
+def test_where_controllers_do_not_tell_what_was_before_a_move_it_is_planned_from_its_target(
+    zk: ZooKeeper, zk_connect: str
+) -> None:
+    nodes.make_cluster(zk, topics={"t": {0: (4, 5, 1, 2), 1: (1, 2)}}, brokers=(1, 2, 3, 4, 5))
+    moves = {**plan({0: (4, 5)}), **plan({1: (4, 5)})}  # of 1 the controller has not begun
+    zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode(moves))
+    found = generate(zk_connect, "--broker-list", "1,2,3,4,5", "--strategy", "minimal")
+    assert found.exit_code == 0, found.output
+    _, current, _, _, proposed = found.stdout.splitlines()
+    assert [e["replicas"] for e in json.loads(current)["partitions"]] == [[4, 5], [1, 2]]
+    assert [len(e["replicas"]) for e in json.loads(proposed)["partitions"]] == [2, 2]
+    assert found.stderr.splitlines()[:2] == [
+        "[t,1]: being moved; planned from the replicas before the move",
+        "[t,0]: being moved, and nothing tells what was there before; planned from the replicas to come",
     ]

@@ -2,11 +2,15 @@
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kafkatool.commands.reassign.run_output import RunOutput
+from kafkatool.core.errors import ConnectionLostError
 from kafkatool.core.operations.config_writes import read_configs
 from kafkatool.core.operations.reassignment import throttles
+from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigZnode, ReassignmentZnode, TopicZnode
 from tests.commands.reassign.runner import plan_file, run
@@ -102,3 +106,128 @@ def test_a_rate_alone_is_named_by_list_and_stops_no_plan_from_starting_in_silenc
     assert f"a throttle stands: {RATES} of brokers 1,2\n" in run(zk_connect, "--list").stderr
     file = plan_file(tmp_path / "next.json", {0: (4,)}, "u")
     assert "throttle" not in run(zk_connect, "--execute", "--reassignment-json-file", file).stderr
+
+
+@pytest.mark.spec("RSN-23X")
+@pytest.mark.parametrize(
+    ("at", "code", "told", "left"),
+    [
+        ("before", 130, ["nothing of the plan is under way; throttles are as they were"], False),
+        (
+            "after",
+            130,
+            [
+                "the plan was begun and goes on without kt; the throttle stays",
+                "kt reassign --zookeeper ZK --verify --reassignment-json-file FILE"
+                "  # look; takes the throttle off when all is done",
+            ],
+            True,
+        ),
+        (
+            "lost",
+            1,
+            [
+                "gone: whether the plan was begun, and its throttle stays, cannot be seen",
+                "kt reassign --zookeeper ZK --list  # shows what moves, and how to take off a throttle that is left",
+            ],
+            True,
+        ),
+    ],
+)
+def test_a_start_under_a_throttle_that_is_cut_short_says_where_things_stand(
+    zk: ZooKeeper,
+    zk_connect: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    at: str,
+    code: int,
+    told: list[str],
+    left: bool,
+) -> None:
+    nodes.make_cluster(zk, topics={"t": {0: (1,)}})
+    file = plan_file(tmp_path / "plan.json", {0: (2,)})
+    create = ZooKeeper.create
+
+    def gone(*_: Any, **__: Any) -> Any:
+        raise ConnectionLostError("gone")
+
+    def cut(self: ZooKeeper, path: str, *args: Any, **more: Any) -> str:
+        if path != ReassignmentZnode.PATH:
+            return create(self, path, *args, **more)
+        if at == "lost":
+            for name in ("get", "get_many", "set", "create", "children"):
+                patch.setattr(ZooKeeper, name, gone)
+            gone()
+        if at == "after":
+            create(self, path, *args, **more)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ZooKeeper, "create", cut)
+        found = run(zk_connect, "--execute", "--reassignment-json-file", file, "--throttle", 5000)
+    assert found.exit_code == code, found.output
+    wanted = [line.replace("ZK", zk_connect).replace("FILE", str(file)) for line in told]
+    lines = found.stderr.splitlines()
+    assert [line for line in lines if line in wanted] == wanted, found.output
+    assert bool(config(zk, "topics", "t")) == left
+
+
+@pytest.mark.spec("RSN-10", "RSN-23X")
+def test_rates_set_for_a_move_that_no_list_throttles_are_told_to_slow_nothing(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path
+) -> None:
+    nodes.make_cluster(zk, topics={"t": {0: (1,)}, "u": {0: (1,)}})
+    file = plan_file(tmp_path / "plan.json", {0: (2,)})
+    flags = ("--execute", "--reassignment-json-file", file, "--throttle", 5000)
+    nothing = "topic t: no list of throttled replicas is set, so that these rates do not slow its move"
+    zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode({**plan({0: (2,)}), **plan({0: (2,)}, "u")}))
+    lists = dict.fromkeys(throttles.REPLICAS, "")  # as of a plan under a throttle that copies nothing
+    zk.create(ConfigZnode.path("topics", "u"), ConfigZnode.encode(lists), make_parents=True)
+    found = run(zk_connect, *flags)
+    assert found.exit_code == 0 and found.stdout.endswith("The throttle limit was set to 5000 B/s\n"), found.output
+    assert nothing in found.stderr.splitlines(), found.stderr
+    zk.create(ConfigZnode.path("topics", "t"), ConfigZnode.encode(dict.fromkeys(throttles.REPLICAS, "0:1")))
+    assert "no list" not in run(zk_connect, *flags).stderr
+
+
+@pytest.mark.spec("RSN-23X", "RSN-10")
+@pytest.mark.parametrize("throttle", [(), ("--throttle", 3000)], ids=["unthrottled", "throttled"])
+def test_a_run_that_ends_names_the_rates_that_others_have_set_meanwhile(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, throttle: tuple[object, ...]
+) -> None:
+    nodes.make_cluster(zk, topics={"t": {0: (1,)}, "u": {0: (3,)}}, brokers=(1, 2, 3, 4))
+    standing = dict.fromkeys(
+        throttles.RATES, "999"
+    )  # which an administrator wants to stand, and nobody needs to hear of
+    zk.create(ConfigZnode.path("brokers", "4"), ConfigZnode.encode(standing), make_parents=True)
+    file, other = plan_file(tmp_path / "plan.json", {0: (2,)}), plan_file(tmp_path / "other.json", {0: (3,)}, "u")
+    show = RunOutput.progress
+
+    def set_rates(self: RunOutput, p: Progress) -> None:
+        show(self, p)
+        if p.left:
+            flags = ("--execute", "--reassignment-json-file", other, "--throttle", 5000)
+            assert run(zk_connect, *flags).exit_code == 0
+            nodes.reassign(zk)
+
+    monkeypatch.setattr(RunOutput, "progress", set_rates)
+    found = run(zk_connect, "--execute", "--reassignment-json-file", file, "--wait", *throttle)
+    assert found.exit_code == 0, found.output
+    assert found.stderr.splitlines()[-2:] == [
+        f"meanwhile somebody else has set {RATES} of broker 3, which stand",
+        f"kt reassign --zookeeper {zk_connect} --list  # tells how to take them off",
+    ], found.output
+    assert (config(zk, "brokers", "3") or {})[throttles.RATES[0]] == "5000"
+    assert config(zk, "brokers", "4") == standing
+
+
+@pytest.mark.spec("RSN-23X")
+def test_rates_that_stood_before_a_run_are_not_told_at_its_end(zk: ZooKeeper, zk_connect: str, tmp_path: Path) -> None:
+    nodes.make_cluster(zk, topics={"t": {0: (1,)}})
+    standing = dict.fromkeys(throttles.RATES, "999")
+    zk.create(ConfigZnode.path("brokers", "1"), ConfigZnode.encode(standing), make_parents=True)
+    file = plan_file(tmp_path / "plan.json", {0: (2,)})
+    with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
+        for throttle in ((), ("--throttle", 5000)):
+            found = run(zk_connect, "--execute", "--reassignment-json-file", file, "--wait", *throttle)
+            assert found.exit_code == 0 and "meanwhile" not in found.stderr, found.output

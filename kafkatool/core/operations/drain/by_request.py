@@ -72,6 +72,7 @@ class ByRequest:
             moves=moves,
             batches=tuple(split_plan(moves, max_bytes=MAX_BATCH_BYTES, max_count=terms.batch_partitions)),
             current=current,
+            way_back=current,
             controller=True,
             throttle=terms.throttle,
             max_bytes=MAX_BATCH_BYTES,

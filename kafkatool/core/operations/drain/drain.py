@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Generic
 
-from kafkatool.core.errors import KafkatoolError, LoginRefusedError, RefusedError, TlsError
+from kafkatool.core.errors import KafkatoolError, LoginRefusedError, RefusedError, TlsError, UsageError
 from kafkatool.core.model.moves import Status
 from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.operations.brokers.answers import Answers
@@ -223,18 +223,20 @@ class Drain(Generic[S]):
     def cancel(self, back: Terms | None) -> Iterator[Event]:
         """Send nothing more, and what is under way back; ``back``: what has arrived too, so, round by round.
 
-        Raises RefusedError: no drain of these brokers was begun here.
+        Raises RefusedError: no drain of these brokers was begun here. Before anything is touched it raises UsageError and
+        RefusedError where the way back of a round cannot be read.
         """
         last = self._unfinished() or ROUNDS
         begun = [n for n in range(last, 0, -1) if Path(self.files(n).plan).is_file()]
         if not begun:
             raise RefusedError(f"nothing to cancel: there is no {self.files(1).plan}")
-        for number in begun[:1] if back is None else begun:
-            files = self.files(number)
+        rounds = []
+        for files in map(self.files, begun[:1] if back is None else begun):
             plan = _read_plan(files)
-            yield from self._of(files, plan).cancel(
-                files.known_way_back(plan, name_of=dashed), back, timeout_s=self._timeout_s
-            )
+            known = files.known_way_back(plan, name_of=dashed) if back is None else _read_way_back(files, plan)
+            rounds.append((files, plan, known))
+        for files, plan, origin in rounds:
+            yield from self._of(files, plan).cancel(origin, back, timeout_s=self._timeout_s)
 
     def end_cancel(self) -> Iterator[Event]:
         """Tell where things stand when a cancel was cut short."""
@@ -258,6 +260,18 @@ def _files(brokers: Sequence[int], directory: Path, number: int) -> RunFiles:
 
 def _read_plan(files: RunFiles) -> Moves:
     return parse_plan(read_text(files.plan, sys.stdin), files.plan, name_of=dashed)
+
+
+def _read_way_back(files: RunFiles, plan: Moves) -> Moves:
+    """Read the way back of all that a round moves. Raises UsageError, RefusedError."""
+    try:
+        found = files.read_rollback(plan, sys.stdin, name_of=dashed)
+        if lacking := sorted(set(plan).difference(found)):
+            raise RefusedError(f"{files.rollback} lacks {','.join(map(dashed, lacking))} of {files.plan}")
+    except (RefusedError, UsageError) as e:
+        e.now = "nothing was touched; --cancel alone sends back what moves, without that file"
+        raise
+    return found
 
 
 def _sizes(answers: Answers, moves: Moves) -> dict[TopicPartition, int]:

@@ -34,12 +34,16 @@ class ThrottleFound(Event):
 
 @dataclass(frozen=True, slots=True)
 class WayBack(Event):
-    """``file`` holds the replicas from before; not ``saved``: by an earlier run. ``kept``: where its old content is."""
+    """``file`` holds the replicas from before; not ``saved``: by an earlier run. ``kept``: where its old content is.
+
+    ``moved``: so many partitions that one has moved already.
+    """
 
     prepared: Submission
     file: Path
     saved: bool
     kept: Path | None = None
+    moved: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,18 @@ class Started(Event):
     """The throttles are set, and the first batch is under way."""
 
     prepared: Submission
+
+
+@dataclass(frozen=True, slots=True)
+class StartCutShort(Event):
+    """The start of a plan that is not followed ended early. ``begun``: the plan is under way all the same.
+
+    ``throttled``: throttles are not as they were before. ``unseen`` hides both.
+    """
+
+    begun: bool
+    throttled: bool
+    unseen: KafkatoolError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +92,13 @@ class ThrottleRemoved(Event):
     """Throttles are as they were, but for ``changed``: those that somebody else wrote meanwhile, by their names."""
 
     changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RatesLeft(Event):
+    """The rates of these brokers were set by others since the run began, and stand though nothing moves any more."""
+
+    brokers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

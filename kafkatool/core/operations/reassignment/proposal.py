@@ -18,7 +18,9 @@ from kafkatool.core.zookeeper.session import ZooKeeper
 class Proposal:
     """A plan for whole topics. ``uneven_topics`` have partitions of different replica counts (RSN-3).
 
-    ``targets`` are the brokers planned for, ``brokers`` all that are registered.
+    ``targets`` are the brokers planned for, ``brokers`` all that are registered. ``current`` has of what is ``moving`` the
+    replicas from before the move, and of ``untold`` ones, whose origin nothing tells, those to come: all together are more
+    than anybody wants, and would be as many more after that plan, or as a way back.
     """
 
     current: Moves
@@ -26,6 +28,8 @@ class Proposal:
     uneven_topics: tuple[str, ...]
     targets: Mapping[int, BrokerInfo]
     brokers: Mapping[int, BrokerInfo]
+    moving: tuple[TopicPartition, ...] = ()
+    untold: tuple[TopicPartition, ...] = ()
 
 
 def generate(
@@ -79,8 +83,12 @@ def propose(
             f"Broker list contains brokers that are not registered: {join_ids(missing)} (registered: {live})"
         )
     targets = {b: view.brokers[b] for b in wanted}
-    assignments = {t: view.topics[t].assignment for t in sorted(topics) if view.topics[t].assignment}
-    current = {TopicPartition(t, p): tuple(r) for t, a in assignments.items() for p, r in sorted(a.items())}
+    planned = [TopicPartition(t, p) for t in sorted(topics) for p in sorted(view.topics[t].assignment)]
+    origins = {p: view.origin(p) for p in planned}
+    current = {p: view.target(p) if origin is None else origin for p, origin in origins.items()}
+    assignments: dict[str, dict[int, tuple[int, ...]]] = {}
+    for partition, replicas in current.items():
+        assignments.setdefault(partition.topic, {})[partition.partition] = replicas
     uneven = tuple(t for t, a in assignments.items() if len({len(replicas) for replicas in a.values()}) > 1)
     proposed: Moves
     if strategy is Strategy.MINIMAL:
@@ -95,4 +103,13 @@ def propose(
             for t, a in assignments.items()
         }
         proposed = {TopicPartition(t, p): tuple(r) for t, a in spread.items() for p, r in sorted(a.items())}
-    return Proposal(current, proposed, uneven, targets, view.brokers)
+    moving = [p for p in planned if p in view.moving]
+    return Proposal(
+        current,
+        proposed,
+        uneven,
+        targets,
+        view.brokers,
+        tuple(p for p in moving if origins[p] is not None),
+        tuple(p for p in moving if origins[p] is None),
+    )

@@ -4,12 +4,13 @@ Each step is noted in the state file before it is taken, so whoever comes next c
 """
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence, Set
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkatool.core.errors import (
     NoNodeError,
+    NoPermissionError,
     RefusedError,
     VersionConflictError,
     ZnodeTooLargeError,
@@ -92,6 +93,7 @@ class Run:
         self._name_of, self._on_progress = name_of, on_progress
         self._moves = plan  # what this run is to achieve of the plan
         self._state: RunState | None = None  # what the state file says, once it is this run's
+        self._rates: Mapping[int, Mapping[str, str]] | None = None  # that stood on brokers; None: not known
 
     # --- start and resume -------------------------------------------------------------------------------------------
 
@@ -112,9 +114,15 @@ class Run:
             yield events.ThrottleFound(left)
         yield self._save_way_back(prepared)
         if not followed:
-            start(self._zk, prepared, name_of=self._name_of)
+            try:
+                start(self._zk, prepared, name_of=self._name_of)
+            except throttles.CUT_SHORT:
+                if prepared.throttle is not None:
+                    yield self._look_at_start(prepared)
+                raise
             yield events.Started(prepared)
             return
+        self._rates = self._read_rates()
         self._moves = prepared.moves
         copying = to_copy(self._zk, self._moves)  # read before the start, so that what there is to copy is known
         self._write(RunState.of(self._plan, prepared).with_batch(0, finished=False))
@@ -136,7 +144,7 @@ class Run:
         What a cancel asked by the znode to go back, and the controller did not take up, would never end: it is taken out.
         Raises ControllerUnreachableError, with nothing written: it cannot be.
         """
-        self._state = state
+        self._state, self._rates = state, self._read_rates()
         begun = time.monotonic()
         if any(to != self._plan.get(p, to) for p, to in (status.running(self._zk) or {}).items()):
             origin = self._files.known_way_back(self._plan, name_of=self._name_of)
@@ -172,6 +180,15 @@ class Run:
         yield Following(to_copy(self._zk, left.moves))
         yield from self._follow(left, started=False, timeout_s=remaining_s)
 
+    def _look_at_start(self, prepared: Prepared) -> events.StartCutShort:
+        """Look what became of a start that was cut short; it has left no state file for others to go by."""
+        try:
+            asked = status.running(self._zk) or {}
+            begun = any(asked.get(p) == to for p, to in prepared.batches[0].items())
+            return events.StartCutShort(begun, bool(throttles.not_restored(self._zk, prepared.saved)))
+        except ZooKeeperError as e:
+            return events.StartCutShort(begun=False, throttled=True, unseen=e)
+
     def end_early(self) -> Iterator[Event]:
         """Take off the throttle of a run that was cut short unless something still moves under it (RSN-23X).
 
@@ -183,11 +200,16 @@ class Run:
     def _save_way_back(self, prepared: Prepared) -> WayBack:
         """Write it to the disk before anything else (RSN-21X). Raises RefusedError.
 
-        A plan that was carried out already has no way back of its own: the one that its first run saved stays.
+        What was carried out already has no way back of its own: the one that its first run saved stays.
         """
         file = self._files.rollback
         if len(prepared.unchanged) == len(prepared.moves) and file.exists():
             return WayBack(prepared, file, saved=False)
+        moved = self._files.moved_from_way_back(
+            self._plan, prepared.way_back, now=prepared.current, moving=prepared.replaced, name_of=self._name_of
+        )
+        if moved:
+            return WayBack(prepared, file, saved=False, moved=len(moved))
         return WayBack(prepared, file, saved=True, kept=write_file(file, plan_json(prepared.way_back)))
 
     def _write(self, state: RunState) -> None:
@@ -239,6 +261,23 @@ class Run:
         """Make throttles what they were; then nothing is left to resume."""
         yield from self._remove_throttle(state)
         remove(self._files.state)
+        if brokers := self._find_rates_left(state):
+            yield events.RatesLeft(brokers)
+
+    def _read_rates(self) -> Mapping[int, Mapping[str, str]] | None:
+        try:
+            return throttles.rates_by_broker(self._zk)
+        except NoPermissionError:
+            return None
+
+    def _find_rates_left(self, state: RunState) -> tuple[int, ...]:
+        """Return the brokers with rates that others have set since the run began, as those of a throttle (RSN-10)."""
+        now = self._read_rates()
+        if self._rates is None or not now:
+            return ()
+        before = {**self._rates, **{int(t.name): t.before for t in state.throttles if t.entity_type == "brokers"}}
+        left = tuple(broker for broker, rates in sorted(now.items()) if rates != before.get(broker))
+        return () if left and self._find_others() else left
 
     def _leave(self, state: RunState) -> Iterator[Event]:
         """Leave the state file for --resume."""

@@ -5,7 +5,7 @@ when all is done and every throttle is as it was.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TextIO
 import orjson
 
 from kafkatool.core.errors import KafkatoolError, RefusedError
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment import run_lock
 from kafkatool.core.planner.plan_files import (
     STDIN,
@@ -193,6 +194,23 @@ class RunFiles:
             names = ",".join(map(name_of, strange))
             raise RefusedError(f"{self.rollback} is not the rollback of this plan, which does not have {names}")
         return found
+
+    def moved_from_way_back(
+        self, plan: Moves, before: Moves, *, now: Moves, moving: Collection[TopicPartition], name_of: PartitionName
+    ) -> frozenset[TopicPartition] | None:
+        """Return what has moved since an earlier run of the plan saved the way back; None: what is saved holds no more.
+
+        It holds where all that is to change is, as ``before`` tells, where that run found it, or on its way from there.
+        """
+        saved = self.known_way_back(plan, name_of=name_of)
+        for p, to in plan.items():
+            if p in moving:
+                holds = p in saved and set(saved[p]) <= set(now[p])
+            else:
+                holds = now[p] == to or saved.get(p) == before.get(p)
+            if not holds:
+                return None
+        return frozenset(p for p, back in saved.items() if back != now[p]) if saved else None
 
     def known_way_back(self, plan: Moves, *, name_of: PartitionName) -> Moves:
         """Read the way back if there is one of this plan; empty: none is known."""

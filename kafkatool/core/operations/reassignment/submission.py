@@ -4,10 +4,11 @@ One reassignment runs at a time: it is the znode /admin/reassign_partitions, whi
 finish. Starting is one exclusive create, so of two that start together one wins and the other is told (RSN-31X).
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kafkatool.core.errors import NodeExistsError, RefusedError, ZnodeTooLargeError
+from kafkatool.core.errors import NodeExistsError, RefusedError, ZooKeeperError
 from kafkatool.core.model.moves import minus
 from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.operations.config_writes import ConfigWrite
@@ -34,6 +35,7 @@ class Submission:
     moves: Moves
     batches: tuple[Moves, ...]
     current: Moves
+    way_back: Moves  # the replicas of ``moves`` before all of it, also before a move whose place it takes
     controller: bool  # whether there is one: else nothing of it is carried out until there is
     throttle: int | None
     max_bytes: int
@@ -43,11 +45,6 @@ class Submission:
     def unchanged(self) -> list[TopicPartition]:
         """Return partitions that have the planned replicas already (RSN-18X)."""
         return [p for p, replicas in self.moves.items() if self.current[p] == replicas]
-
-    @property
-    def way_back(self) -> Moves:
-        """Return the current replicas of what is moved."""
-        return {p: self.current[p] for p in self.moves}
 
     @property
     def saved(self) -> tuple[SavedThrottle, ...]:
@@ -65,11 +62,13 @@ class Prepared(Submission):
     """A plan for the znode, and everything starting it will write.
 
     ``batches`` are what goes into the znode one after the other (RSN-19X). ``running`` is the reassignment found under way:
-    then only throttle rates may be written (RSN-10). ``replacing``: it takes the place of moves that were requested.
+    then only throttle rates may be written (RSN-10). ``replacing``: it takes the place of moves that were requested; those
+    there are now are ``replaced``.
     """
 
     running: Moves | None
     replacing: bool
+    replaced: frozenset[TopicPartition]
     throttle_writes: tuple[ConfigWrite, ...]
     throttled_before: tuple[str, ...]  # topics with the throttle of another plan
 
@@ -133,8 +132,10 @@ def prepare(
         moves=moves,
         batches=batches,
         current=current,
+        way_back={p: view.origin(p) or current[p] for p in moves},
         running=view.reassignment,
         replacing=force,
+        replaced=view.requested.intersection(moves),
         throttle_writes=tuple(writes),
         throttled_before=tuple(throttled_before),
         controller=view.controller_id is not None,
@@ -193,7 +194,8 @@ def start(zk: ZooKeeper, prepared: Prepared, *, name_of: PartitionName = bracket
     """Write what was prepared: throttles first, then the znode (RSN-9, RSN-14).
 
     Of several batches the first; ``follow`` submits the others. Raises RefusedError if another reassignment appeared
-    meanwhile; the throttles are then back as they were.
+    meanwhile. Throttles are then back as they were, and so they are, as far as ZooKeeper is there, whatever else ends it
+    with nothing begun.
     """
     undo = throttles.apply(zk, prepared.throttle_writes)
     if prepared.running is not None or not prepared.moves:
@@ -206,8 +208,10 @@ def start(zk: ZooKeeper, prepared: Prepared, *, name_of: PartitionName = bracket
         raise RefusedError(
             f"Partition reassignment currently in progress for {names}. Aborting operation", now=SHOWN_BY_LIST
         ) from e
-    except ZnodeTooLargeError:
-        throttles.undo(zk, undo)
+    except throttles.CUT_SHORT:
+        with suppress(ZooKeeperError):
+            if running(zk) is None:  # else it may have begun
+                throttles.undo(zk, undo)
         raise
 
 

@@ -21,6 +21,8 @@ from kafkatool.core.zookeeper.znodes import ConfigZnode
 RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 REPLICAS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 MIN_SAFE_RATE: Final = 1024  # bytes/s; below it a move may never end (RSN-24X)
+CUT_SHORT: Final = (ZooKeeperError, KeyboardInterrupt, RuntimeError)
+"""What ends a series of writes before its end. The last may stand for an interruption that came in a lock."""
 _OF_A_MOVE: Final = re.compile(r"\d+:\d+(,\d+:\d+)*")  # a list as plans have it; * is an administrator's
 
 
@@ -121,6 +123,12 @@ def rates_by_broker(zk: ZooKeeper, keys: Collection[str] = RATES) -> dict[int, d
     return {broker: set_there for broker, set_there in rates.items() if set_there}
 
 
+def find_unlisted(zk: ZooKeeper, topics: Iterable[str]) -> list[str]:
+    """Return those of the topics that have no list of throttled replicas, not even an empty one: rates do not slow them."""
+    reads = read_configs(zk, [("topics", t) for t in sorted(topics)])
+    return [r.name for r in reads if not _throttle("topics", r.config)]
+
+
 class Restored(NamedTuple):
     """How throttles were put back: ``changed`` are the paths that somebody else has changed since, left as they are.
 
@@ -207,17 +215,28 @@ def _replace(
 def apply(zk: ZooKeeper, writes: Sequence[ConfigWrite]) -> list[ConfigWrite]:
     """Write each config and its notification. Return what undoes them.
 
-    Raises VersionConflictError and other ZooKeeperErrors, after undoing what it had written.
+    Raises VersionConflictError and other ZooKeeperErrors, after undoing what it had written, as after an interruption.
     """
     done: list[ConfigWrite] = []
+    begun: ConfigWrite | None = None
     try:
         for write in writes:
-            before = write.stored
-            done.append(replace(write, before=write.write(zk), config=before))
-    except ZooKeeperError:
-        undo(zk, done)
+            begun = write
+            done.append(replace(write, before=write.write(zk), config=write.stored))
+    except CUT_SHORT as e:
+        with suppress(ZooKeeperError):
+            if begun is not None and not isinstance(e, VersionConflictError | NoNodeError):
+                _undo_unanswered(zk, begun)
+            undo(zk, done)
         raise
     return done
+
+
+def _undo_unanswered(zk: ZooKeeper, write: ConfigWrite) -> None:
+    """Put back what stood there before a write of which it is not known whether it was made."""
+    (read,) = read_configs(zk, [(write.entity_type, write.name)])
+    if read.config == write.config != write.stored:
+        undo(zk, [replace(read, config=write.stored)])
 
 
 def undo(zk: ZooKeeper, writes: Sequence[ConfigWrite]) -> None:

@@ -1,11 +1,13 @@
 """The snapshot of a cluster that operations work on, read from brokers (ADM-16, ADM-18)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from kafkatool.core.client.cluster import ClusterClient
+from kafkatool.core.model.moves import StoredMove
 from kafkatool.core.model.uuids import uuid_text
 from kafkatool.core.model.values import LeaderAndIsr, PartitionState, TopicPartition
-from kafkatool.core.operations.requests.moving import read_moves
+from kafkatool.core.operations.requests.moving import Moving, read_moves
 from kafkatool.core.operations.requests.topic_reading import read_topics
 from kafkatool.core.protocol.codec.types import NO_UUID
 from kafkatool.core.zookeeper.view import ClusterView
@@ -43,3 +45,13 @@ def read_cluster(
         election=None,
         topic_ids={name: uuid_text(topic.topic_id) for name, topic in found.items() if topic.topic_id != NO_UUID},
     )
+
+
+def with_moves(view: ClusterView, moving: Mapping[TopicPartition, Moving]) -> ClusterView:
+    """Return the view with those moves in its topics, as the nodes of topics tell of them where there is ZooKeeper."""
+    topics = dict(view.topics)
+    for partition, m in moving.items():
+        if partition.topic in topics:
+            move = StoredMove(m.replicas, m.adding, m.removing)
+            topics[partition.topic] = topics[partition.topic].with_moves({partition.partition: move})
+    return replace(view, topics=topics)

@@ -235,3 +235,17 @@ def test_a_further_batch_does_not_replace_what_a_request_moves_by_then_unless_th
         )
     assert followed == (2, 2) and len(waited) == (1 if replacing else 2)
     assert nodes.assignment(cluster, "t")[1][:2] == (3, 2)
+
+
+@pytest.mark.spec("RSN-8", "RSN-21X", "RSN-30X")
+@pytest.mark.parametrize("followed", [False, True])
+def test_the_way_back_of_a_plan_that_takes_the_place_of_a_request_is_what_was_before_that(
+    cluster: ZooKeeper, tmp_path: Path, followed: bool
+) -> None:
+    nodes.request(cluster, tp(0), (3, 4))
+    moves = plan({0: (3, 2), 1: (3, 2)})
+    run = run_of(cluster, tmp_path, moves)
+    told = run.start(prepare(cluster, moves, force=True), followed=followed, timeout_s=0)
+    (saved,) = (event for event in told if isinstance(event, events.WayBack))
+    assert saved.prepared.way_back == plan({0: (1, 2), 1: (1, 2)})
+    assert RunFiles(str(tmp_path / "plan.json")).known_way_back(moves, name_of=dashed) == saved.prepared.way_back

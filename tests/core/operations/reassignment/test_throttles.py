@@ -1,8 +1,11 @@
 """Throttles of a reassignment: which nodes are written, and how they go back."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from kafkatool.core.errors import RefusedError, VersionConflictError
+from kafkatool.core.errors import ConnectionLostError, RefusedError, VersionConflictError
 from kafkatool.core.operations.reassignment import throttles
 from kafkatool.core.operations.reassignment.status import running
 from kafkatool.core.operations.reassignment.submission import prepare, start
@@ -122,3 +125,48 @@ def test_a_config_that_somebody_else_changed_meanwhile_is_not_overwritten(zk: Zo
     node = zk.get("/config/brokers/3")
     assert node is not None and node.data == theirs
     assert config(zk, "brokers", "1") == {} and running(zk) is None
+
+
+@pytest.mark.spec("RSN-23X")
+@pytest.mark.parametrize("done", [False, True], ids=["before it", "after it"])
+@pytest.mark.parametrize(
+    "why", [KeyboardInterrupt, ConnectionLostError, RuntimeError], ids=["Ctrl-C", "lost", "Ctrl-C in a lock"]
+)
+def test_a_start_that_is_cut_short_at_any_write_takes_its_throttles_back_unless_it_has_begun(
+    zk: ZooKeeper, monkeypatch: pytest.MonkeyPatch, why: type[BaseException], done: bool
+) -> None:
+    nodes.make_cluster(zk, topics={"t": NINE})
+    zk.create("/config/brokers/2", ConfigZnode.encode({throttles.RATES[0]: "77777", "x": "y"}))
+    zk.create("/config/topics/t", ConfigZnode.encode({"retention.ms": "5"}))
+    writes, last = 0, 9  # of two configs for each broker and the topic, with their notifications, and of the plan
+    at = 0
+
+    def cutting(write: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **more: Any) -> Any:
+            nonlocal writes
+            writes += 1
+            if writes == at and not done:
+                raise why
+            found = write(*args, **more)
+            if writes == at:
+                raise why
+            return found
+
+        return wrapped
+
+    monkeypatch.setattr(zk, "create", cutting(zk.create))
+    monkeypatch.setattr(zk, "set", cutting(zk.set))
+    for number in range(1, last + 1):
+        prepared = prepare(zk, plan({0: (2,)}), throttle=2000)
+        writes, at = 0, number
+        with pytest.raises(why):
+            start(zk, prepared)
+        at = 0
+        if number == last and done:
+            break
+        assert running(zk) is None
+        assert config(zk, "brokers", "2") == {throttles.RATES[0]: "77777", "x": "y"}, number
+        assert config(zk, "topics", "t") == {"retention.ms": "5"}, number
+        assert not config(zk, "brokers", "1") and not config(zk, "brokers", "3"), number
+    if done:
+        assert running(zk) == plan({0: (2,)}) and set(throttles.REPLICAS) <= set(config(zk, "topics", "t") or ())
