@@ -59,8 +59,10 @@ from kafkatool.core.planner.plan_files import PartitionName
     ),
     columns=COLUMNS,
     notes=(
-        "status: equal, different, incomplete, unreachable. Compared are record batches, by last offset and CRC, up to "
-        "each replica's high watermark. Exit codes with --once: 0 all equal, 1 not, or not sure, 2 usage.",
+        "status: equal, different, incomplete, unreadable (a broker answers, and its replica is damaged, refused or not "
+        "there), unreachable (a broker is down: --allow-missing forgives this alone). Compared are record batches, by last "
+        "offset and CRC, up to each replica's high watermark. Exit codes with --once: 0 all equal, 1 not, or not sure, 2 "
+        "usage.",
     ),
 )
 @click.option(
@@ -213,10 +215,11 @@ def _say_news(
 ) -> None:
     """Print on stderr, each once, replicas that cannot be read (RPV-9X) and ranges that are skipped (RPV-10X)."""
     for report in reports:
-        for broker, why in report.missing.items():
-            if (broker, why) not in told:
-                told.add((broker, why))
-                out.note(f"replica {broker} is unreachable, e.g. of partition {name_of(report.partition)}: {why}")
+        for word, unread in (("is unreachable", report.missing), ("cannot be read", report.unreadable)):
+            for broker, why in unread.items():
+                if (broker, why) not in told:
+                    told.add((broker, why))
+                    out.note(f"replica {broker} {word}, e.g. of partition {name_of(report.partition)}: {why}")
         for start, end in report.skipped:
             text = f"partition {name_of(report.partition)}: offsets {start} to {end - 1} are not on every replica"
             if (-1, text) not in told:

@@ -10,18 +10,26 @@ from kafkatool.core.planner.plan_files import PartitionName
 
 COLUMNS: Final = (
     *("topic", "partition", "replicas", "isr", "start", "end", "verified"),
-    *("entries", "lag", "mismatches", "unreachable", "skipped", "status"),
+    *("entries", "lag", "mismatches", "unreachable", "unreadable", "skipped", "status"),
 )
 
-COLOURS: Final = {"equal": "green", "different": "red", "incomplete": "yellow", "unreachable": "yellow"}
+COLOURS: Final = {
+    "equal": "green",
+    "different": "red",
+    "incomplete": "yellow",
+    "unreadable": "red",
+    "unreachable": "yellow",
+}
 
 
 def status(report: PartitionReport) -> str:
-    """Return the word for what was found: equal, different, incomplete, unreachable."""
+    """Return the word for what was found, the worst of it: the command names them."""
     if report.mismatches:
         return "different"
     if not report.complete:
         return "incomplete"
+    if report.unreadable:
+        return "unreadable"
     return "unreachable" if report.missing else "equal"
 
 
@@ -39,6 +47,8 @@ def report_line(report: PartitionReport, name_of: PartitionName) -> str:
         parts.append(f"lag {lags}")
     if report.missing:
         parts.append(f"unreachable {join_ids(sorted(report.missing))}")
+    if report.unreadable:
+        parts.append(f"unreadable {join_ids(sorted(report.unreadable))}")
     parts += [f"skipped {start} to {end - 1}" for start, end in report.skipped]
     return paint(", ".join(parts), COLOURS[status(report)])
 
@@ -63,6 +73,7 @@ def report_item(report: PartitionReport) -> dict[str, Any]:
             for m in report.mismatches
         ],
         "unreachable": {str(b): why for b, why in sorted(report.missing.items())},
+        "unreadable": {str(b): why for b, why in sorted(report.unreadable.items())},
         "skipped": [list(r) for r in report.skipped],
         "status": status(report),
     }

@@ -24,6 +24,7 @@ from kafkatool.core.operations.verification.comparison import Layout, Mismatch, 
 from kafkatool.core.operations.verification.replica_reader import layout_from_zookeeper
 from kafkatool.core.planner.plan_files import bracketed
 from kafkatool.core.protocol.messages import fetch
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.core.operations.verification.fake_broker import FakeBroker, batch, batches, fake_cluster
 from tests.core.zookeeper import cluster_nodes as nodes
@@ -176,6 +177,49 @@ def test_a_missing_replica_is_forgiven_and_nothing_else() -> None:
     for logs in (replicas(same, same, other), replicas(same, same, short)):
         with fake_cluster(logs, down=[2]) as brokers:
             assert run(brokers, "--once", "--allow-missing").exit_code == 1
+
+
+NO_HEADER = batch(0, b"a")[:8] + bytes(4) + batch(0, b"a")[12:]
+"""A batch of no length: where it ends, and what comes after it, nobody can tell."""
+
+
+def answering_a_code(broker: FakeBroker, code: ErrorCode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the broker answer each fetch with that code, as for a directory that is offline."""
+
+    def read(_topic: str, wanted: Any) -> fetch.FetchResponsePartition:
+        return fetch.FetchResponsePartition(partition=wanted.partition, error_code=code, high_watermark=-1)
+
+    monkeypatch.setattr(broker, "_read", read)
+
+
+@pytest.mark.spec("RPV-9X", "RPV-7X")
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        (None, "corrupt data: batch at byte 0 has an impossible length of 0"),
+        (ErrorCode.CORRUPT_MESSAGE, "CORRUPT_MESSAGE"),
+        (ErrorCode.KAFKA_STORAGE_ERROR, "KAFKA_STORAGE_ERROR"),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not permitted: Read on topic t (broker 2 as User:ANONYMOUS)"),
+    ],
+    ids=["rotten header", "corrupt", "directory offline", "refused"],
+)
+def test_what_is_damaged_or_refused_is_never_forgiven(
+    monkeypatch: pytest.MonkeyPatch, code: ErrorCode | None, why: str
+) -> None:
+    same = batches(b"a", b"b")
+    with fake_cluster(replicas(same, [NO_HEADER, same[1]], same), down=[3]) as brokers:
+        if code is not None:
+            answering_a_code(brokers[2], code, monkeypatch)
+        result = run(brokers, "--once", "--allow-missing")
+        as_json = run(brokers, "--once", "--allow-missing", "--output", "json")
+    assert result.exit_code == 1 == as_json.exit_code
+    assert result.stdout.splitlines()[1] == (
+        "partition [t,0] unreadable: replicas 1,2,3, isr 1,2,3, offsets 0 to 2, 2 entries, 0 mismatches, "
+        "unreachable 3, unreadable 2"
+    )
+    assert f"replica 2 cannot be read, e.g. of partition [t,0]: {why}\n" in result.stderr
+    (item,) = json.loads(as_json.stdout)["items"]
+    assert (item["status"], item["unreadable"], list(item["unreachable"])) == ("unreadable", {"2": why}, ["3"])
 
 
 @pytest.mark.spec("RPV-6", "RPV-9X")
@@ -348,7 +392,9 @@ def test_a_broker_too_old_is_told_apart_from_one_that_is_down() -> None:
     with fake_cluster(replicas(batches(b"a"), batches(b"a"))) as brokers:
         brokers[2].fetch_versions = (0, 2)
         result = run(brokers, "--once")
+        allowed = run(brokers, "--once", "--allow-missing")
     assert "serves Fetch up to version 2, kt needs 3: is it older than Kafka 0.10.1?" in result.stderr
+    assert " unreadable: replicas 1,2, " in allowed.stdout and allowed.exit_code == 1
 
 
 @pytest.mark.spec("RPV-6")
