@@ -14,6 +14,7 @@ from kafkatool.commands.replica_verify.rendering import (
     report_item,
     report_line,
     status,
+    unread_texts,
 )
 from kafkatool.commands.shared.bootstrap import ONLY_ONE, is_typed
 from kafkatool.commands.shared.byte_sizes import ByteCount
@@ -201,11 +202,13 @@ def _run(verifier: Verifier, out: Output, name_of: PartitionName, interval_s: fl
             return 1
         if time.monotonic() >= next_report:
             next_report = time.monotonic() + interval_s
-            worst = verifier.worst()
-            out.line(
-                f"{local_time()}: max lag is {worst.lag} for partition {name_of(worst.partition)} at offset {worst.offset} "
-                f"among {len(verifier.reports)} partitions"
-            )
+            if (worst := verifier.worst()) is not None:
+                out.line(
+                    f"{local_time()}: max lag is {worst.lag} for partition {name_of(worst.partition)} at offset "
+                    f"{worst.offset} among {sum(r.is_read for r in verifier.reports)} partitions"
+                )
+            for text in unread_texts(verifier.reports, name_of):
+                out.note(f"{local_time()}: {text}")
             for broker, why in verifier.unreachable.items():
                 out.note(f"compared without broker {broker}: {why}")
 

@@ -15,7 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kafkatool.commands.main import kt
-from kafkatool.commands.replica_verify.rendering import mismatch_text, report_item, report_line
+from kafkatool.commands.replica_verify.rendering import mismatch_text, report_item, report_line, unread_texts
+from kafkatool.commands.shared.output import Output
 from kafkatool.commands.shared.progress_line import ProgressLine
 from kafkatool.core.client.connections import Connections
 from kafkatool.core.model.values import TopicPartition
@@ -240,6 +241,61 @@ def test_each_report_of_an_endless_run_names_a_broker_that_is_down(monkeypatch: 
         result = run(brokers, "--time", "-2", "--report-interval-ms", "1")
     reports = result.stdout.count("max lag")
     assert reports > 1 and result.stderr.count("compared without broker 3: cannot connect to 127.0.0.1:") == reports
+
+
+@pytest.mark.spec("RPV-4", "RPV-9X")
+def test_each_report_of_an_endless_run_says_what_is_not_read_and_tells_no_lag_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(comparison, "RETRY_S", 3600.0)
+    same, alone, offline = batches(b"a", b"b", b"c"), TopicPartition("u", 0), TopicPartition("v", 0)
+    held = {1: [T0], 2: [T0], 3: [alone], 4: [offline]}
+    with fake_cluster({b: dict.fromkeys(held[b], same) for b in held}, down=[3]) as brokers:
+        answering_a_code(brokers[4], ErrorCode.KAFKA_STORAGE_ERROR, monkeypatch)
+        part_ways_later(brokers, same, monkeypatch)
+        result = run(brokers, "--time", "-2", "--report-interval-ms", "1")
+    lags = [line for line in result.stdout.splitlines() if "max lag" in line]
+    assert len(lags) > 1
+    assert all(
+        re.fullmatch(TIME + r": max lag is \d for partition \[t,0\] at offset \d among 1 partitions", s) for s in lags
+    )
+    said = [line.partition(": not read: ")[2] for line in result.stderr.splitlines() if ": not read: " in line]
+    assert said[::2] == ["2 of 3 partitions: [u,0], [v,0]"] * len(lags)
+    replica_texts = r"2 of 4 replicas: replica 3 of \[u,0\] \(cannot .*\), replica 4 of \[v,0\] \(KAFKA_STORAGE_ERROR\)"
+    assert len(said[1::2]) == len(lags) and all(re.fullmatch(replica_texts, text) for text in said[1::2])
+
+
+@pytest.mark.spec("RPV-4", "RPV-9X")
+def test_where_nothing_is_read_no_lag_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = 0
+
+    def note(_out: Output, text: str) -> None:
+        nonlocal told
+        told += "not read: 1 of 1 partition: [t,0]" in text
+        if told == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Output, "note", note)
+    with fake_cluster(replicas(batches(b"a"))) as brokers:
+        answering_a_code(brokers[1], ErrorCode.KAFKA_STORAGE_ERROR, monkeypatch)
+        result = run(brokers, "--report-interval-ms", "1")
+    assert told == 3 and "max lag" not in result.stdout
+
+
+@pytest.mark.spec("RPV-9X")
+def test_of_what_is_not_read_the_first_are_named() -> None:
+    reports = [PartitionReport(TopicPartition("t", n), (1, 2), (1,)) for n in range(5)]
+    for report in reports:
+        report.note_unread(2, "why")
+    reports[4].high_watermarks[1] = 7
+    named = ", ".join(f"replica 2 of [t,{n}] (why)" for n in range(3))
+    assert list(unread_texts(reports, bracketed)) == [
+        "not read: 4 of 5 partitions: [t,0], [t,1], [t,2] and 1 more",
+        f"not read: 5 of 10 replicas: {named} and 2 more",
+    ]
+    assert list(unread_texts(reports[4:], bracketed)) == ["not read: 1 of 2 replicas: replica 2 of [t,4] (why)"]
+    reports[4].unread.clear()
+    assert not list(unread_texts(reports[4:], bracketed))
 
 
 @pytest.mark.spec("RPV-10X", "RPV-11X")

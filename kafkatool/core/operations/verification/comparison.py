@@ -160,7 +160,7 @@ class PartitionReport:
 
     Compared is [``start``, ``offset``) but for ``skipped``; ``end`` is the offset ``--once`` wants to reach. ``missing``
     and ``unreadable`` have the reason for each replica that was not compared all the way: its broker was down, or answered
-    that it is damaged, refused or not there.
+    that it is damaged, refused or not there. ``unread`` are the replicas that gave nothing when last asked.
     """
 
     partition: TopicPartition
@@ -174,6 +174,7 @@ class PartitionReport:
     mismatches: list[Mismatch] = field(default_factory=list)
     missing: dict[int, str] = field(default_factory=dict)
     unreadable: dict[int, str] = field(default_factory=dict)
+    unread: dict[int, str] = field(default_factory=dict)
     skipped: list[tuple[int, int]] = field(default_factory=list)
 
     @property
@@ -183,8 +184,8 @@ class PartitionReport:
 
     @property
     def lag(self) -> int:
-        """Return the highest watermark of any replica minus the verified offset (RPV-4)."""
-        return max(self.high_watermarks.values(), default=self.offset) - self.offset
+        """Return the highest watermark of any replica minus the verified offset (RPV-4), of a partition that was read."""
+        return max(self.high_watermarks.values()) - self.offset
 
     @property
     def lags(self) -> dict[int, int | None]:
@@ -195,7 +196,12 @@ class PartitionReport:
     def note_unread(self, broker: int, why: str | BrokerUnreachableError) -> None:
         """Note that this replica gave nothing; a text: its broker answered so."""
         kind = self.unreadable if isinstance(why, (str, *_IS_UP)) else self.missing
-        kind[broker] = str(why)
+        kind[broker] = self.unread[broker] = str(why)
+
+    @property
+    def is_read(self) -> bool:
+        """Tell whether any replica was read when last asked: else its lag is none that anybody knows."""
+        return bool(self.high_watermarks) and len(self.unread) < len(self.replicas)
 
 
 # --- rounds ----------------------------------------------------------------------------------------------------
@@ -295,9 +301,9 @@ class Verifier:
         now = time.monotonic()
         return {broker: str(why) for broker, (until, why) in sorted(self._resting.items()) if until > now}
 
-    def worst(self) -> PartitionReport:
-        """Return the partition with the largest lag (RPV-4)."""
-        return max(self.reports, key=lambda r: r.lag)
+    def worst(self) -> PartitionReport | None:
+        """Return the partition with the largest lag of those that are read (RPV-4); None: none is."""
+        return max((r for r in self.reports if r.is_read), key=lambda r: r.lag, default=None)
 
     def _fetch(self, reports: Iterable[PartitionReport]) -> dict[TopicPartition, dict[int, Fetched]]:
         """Fetch all replicas of the partitions. Each that gives nothing is noted: the others are compared without it."""
@@ -326,6 +332,8 @@ class Verifier:
                 value = answer.get(report.partition, "its answer leaves the partition out")
                 if isinstance(value, Fetched):
                     fetched[report.partition][broker] = value
+                    if report.unread:  # few are
+                        report.unread.pop(broker, None)
                 else:
                     report.note_unread(broker, value)
         return fetched

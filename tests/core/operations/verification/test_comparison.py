@@ -497,4 +497,36 @@ def test_the_worst_partition_is_the_one_with_the_largest_lag() -> None:
         worst = verifier.worst()
     finally:
         verifier.close()
-    assert (worst.partition, worst.lag, worst.offset) == (t1, 4, 5)
+    assert worst is not None and (worst.partition, worst.lag, worst.offset) == (t1, 4, 5)
+
+
+@pytest.mark.spec("RPV-4", "RPV-9X")
+def test_the_worst_partition_is_one_that_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was never read has no lag, and one that is read no more has none that is known."""
+    monkeypatch.setattr(comparison, "RETRY_S", 0.0)
+    t1 = TopicPartition("t", 1)
+    cluster = FakeCluster({(1, T0): log_of(2), (2, t1): log_of(2), (3, t1): log_of(0)})
+    places = {T0: (1,), t1: (2, 3)}
+    layout = Layout({b: ("h", b) for b in (1, 2, 3)}, places, {T0: 1, t1: 2}, places)
+    verifier = Verifier(layout, cluster)
+
+    def worst(*, down: Sequence[int] = (), errors: Sequence[int] = ()) -> tuple[TopicPartition, int] | None:
+        cluster.down, cluster.errors = set(down), dict.fromkeys(errors, "KAFKA_STORAGE_ERROR")
+        verifier.round()
+        found = verifier.worst()
+        return None if found is None else (found.partition, found.lag)
+
+    try:
+        verifier.begin(EARLIEST)
+        assert worst(down=[1], errors=[2, 3]) is None
+        assert [r.unread for r in verifier.reports] == [
+            {1: "broker 1 does not answer"},
+            dict.fromkeys((2, 3), "KAFKA_STORAGE_ERROR"),
+        ]
+        assert worst(errors=[2, 3]) == (T0, 0)
+        assert worst() == (t1, 2) and not any(r.unread for r in verifier.reports)
+        assert worst(errors=[3]) == (T0, 0), "the other has caught up, by the replica that is read"
+        assert worst(down=[2], errors=[3]) == (T0, 0)
+        assert worst(down=[1, 2, 3]) is None
+    finally:
+        verifier.close()
