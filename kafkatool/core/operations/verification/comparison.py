@@ -216,9 +216,8 @@ class Verifier:
         self._layout = layout
         self._reader = reader
         self._on_mismatch = on_mismatch
-        self._resting: dict[
-            int, tuple[float, BrokerUnreachableError]
-        ] = {}  # broker -> when to try it again, why not now
+        # Broker -> when to try it again, why it is left alone.
+        self._resting: dict[int, tuple[float, BrokerUnreachableError]] = {}
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(layout.addresses)), thread_name_prefix="verify")
         self.reports = [PartitionReport(p, layout.replicas[p], layout.isr[p]) for p in sorted(layout.replicas)]
         # In the order they are fetched: only the first of a request gets a batch larger than the fetch size whole.
