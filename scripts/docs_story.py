@@ -193,6 +193,9 @@ VERIFY = Page(
         Quiet("kt cluster kill 2"),
         Run(f"kt replica-verify {ZK} --once --topic-white-list clicks", (1,)),
         Quiet("kt cluster start 2"),
+        "`--allow-missing` forgives a broker that is down, and nothing else: a replica that is unreadable, whose broker "
+        "answers that it is damaged, refused or not there, may not hold the data. Without `--once` each report says on "
+        "stderr which partitions and replicas are not read; the lag is that of the others.",
         "Programs read `--output json` ([schema](../schemas/kt-replica-verify.schema.json)).",
         Help(("replica-verify",)),
     ),

@@ -161,6 +161,10 @@ class TlsError(BrokerUnreachableError):
     """No TLS came about: a certificate, a protocol, or no TLS on that port (SEC-15)."""
 
 
+class BrokerTooOldError(BrokerUnreachableError):
+    """A broker answers, and serves no version of a request that is needed."""
+
+
 class AllRefusedError(BrokerUnreachableError):
     """Every address that was named refused the connection: nobody listens there, so far as the network tells."""
 

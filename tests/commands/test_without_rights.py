@@ -202,7 +202,7 @@ def test_a_comparison_says_which_replicas_may_not_be_read(run: Run, monkeypatch:
     monkeypatch.setattr("kafkatool.commands.replica_verify.command.STALL_S", 20.0)  # it does end so: nothing comes
     found = run("carol", "replica-verify --once --topic-white-list orders --output json")
     assert found.exit_code == 1
-    told = [item["unreachable"] for item in json.loads(found.stdout)["items"]]
+    told = [item["unreadable"] for item in json.loads(found.stdout)["items"]]
     words = {str(b): f"not permitted: Read on topic orders (broker {b} as User:carol)" for b in (1, 2)}
     assert told == [words, words]
 

@@ -81,7 +81,8 @@ def verify(*arguments: str, absent: Set[str] = frozenset()) -> Result:
         if "json" not in arguments:
             return not is_unsure(said)
         items = json.loads(said)["items"]
-        return all(item["status"] != "incomplete" and set(item["unreachable"]) <= absent for item in items)
+        unread = {broker for item in items for broker in (*item["unreachable"], *item["unreadable"])}
+        return unread <= absent and all(item["status"] != "incomplete" for item in items)
 
     def sure() -> Result | None:
         result = CliRunner().invoke(kt, ["replica-verify", *arguments])

@@ -229,7 +229,7 @@ def _without_renumbered(bootstrap: str, topic: str, seen: list[Found], access: A
 
 def is_unsure(verified: str) -> bool:
     """Tell whether that text of kt replica-verify leaves it open: it gives up a replica that stands still for 5 s."""
-    return re.search(r" (incomplete|unreachable): replicas ", verified) is not None
+    return re.search(r" (incomplete|unreadable|unreachable): replicas ", verified) is not None
 
 
 def check_replicas_equal(cluster: EmbeddedCluster, access: Access = OPEN) -> None:

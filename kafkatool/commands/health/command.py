@@ -84,12 +84,13 @@ class HealthCommand(KtCommand):
         "partition without leader, which may just have been made, after 2.",
         "--state FILE is for a monitor that runs kt every minute or so: what looks leave is in FILE from one run to the "
         "next, and the exit code tells of it. Each cluster needs a file of its own; one that is damaged or another "
-        "cluster's is named, not used and left as it is. What looks like an unclean election is told for a day.",
+        "cluster's is named, not used and left as it is; one with times to come, of a clock that was ahead, is begun anew. "
+        "What looks like an unclean election is told for a day.",
         "--watch goes on after a look that fails, which is shown, with what it knew before; Ctrl-C ends it.",
         "--bootstrap-server serves clusters with and without ZooKeeper. What brokers do not tell is unknown, and said so: "
-        "what happened before the first look (--watch tells later), and with ZooKeeper what waits in /admin. Of a cluster "
-        "without, the controller is the leader of the quorum, and voters are watched. It needs Describe on the cluster and "
-        "Describe and DescribeConfigs on topics.",
+        "what happened before the first look (--watch and --state tell of later), and with ZooKeeper what waits in /admin. "
+        "Of a cluster without, the controller is the leader of the quorum, and voters are watched. It needs Describe on the "
+        "cluster and Describe and DescribeConfigs on topics.",
         "--remove-throttles deletes the throttle keys that the check names, each after looking again whether something "
         "moves, and tells the health after it. Defaults of all brokers are left alone.",
     ),
@@ -127,14 +128,14 @@ def health(
     with open_way(zookeeper, bootstrap, cluster_id=cluster_id) as way:
         way.note_unreachable(out)
         reading = way.look()
-        memory = remember(kept.recall(reading), reading)
+        memory = _remember(kept.recall(reading), reading, out)
         while watch is not None:
             _show(out, reading, memory, kept, all_names)
             reading, memory = _look_again(way, memory, out, every_s=watch)
         if (doubt := checks.doubt(memory)) is not None:
             out.note(f"looking again in {doubt.after_s:g} s: {doubt.why}")
             sleep(max(0.0, reading.at_s + doubt.after_s - time()))
-            reading, memory = _look(way, memory)
+            reading, memory = _look(way, memory, out)
         if remove_throttles and reading.rates_untold is not None:
             raise RefusedError(f"{reading.rates_untold}: which throttles are forgotten cannot be told")
         if remove_throttles and (entities := checks.forgotten(reading, memory)):
@@ -142,7 +143,7 @@ def health(
                 way.dry_run_take_off(out, entities, reading)
                 return 0
             _remove(way, out, entities)
-            reading, memory = _look(way, replace(memory, idle_throttles={}))
+            reading, memory = _look(way, replace(memory, idle_throttles={}), out)
         elif dry_run:
             out.planned(())
             return 0
@@ -150,9 +151,17 @@ def health(
         return code or (NOT_KNOWN if kept.trouble else 0)
 
 
-def _look(way: Way, memory: Memory) -> tuple[Reading, Memory]:
+def _look(way: Way, memory: Memory, out: Output) -> tuple[Reading, Memory]:
     reading = way.look()
-    return reading, remember(memory, reading)
+    return reading, _remember(memory, reading, out)
+
+
+def _remember(memory: Memory, reading: Reading, out: Output) -> Memory:
+    """Keep this look in mind. What is of a time to come would hide what stands still until the clock is there again."""
+    if memory.newest_s > reading.at_s:
+        out.note("kt: warning: what former looks left is of a time to come, and is not used: was the clock set back?")
+        memory = Memory()
+    return remember(memory, reading)
 
 
 def _look_again(way: Way, memory: Memory, out: Output, *, every_s: float) -> tuple[Reading, Memory]:
@@ -160,7 +169,7 @@ def _look_again(way: Way, memory: Memory, out: Output, *, every_s: float) -> tup
     while True:
         sleep(every_s)
         try:
-            return _look(way, memory)
+            return _look(way, memory, out)
         except KafkatoolError as e:
             out.show(rendering.failed(e))
 

@@ -14,6 +14,7 @@ from kafkatool.commands.replica_verify.rendering import (
     report_item,
     report_line,
     status,
+    unread_texts,
 )
 from kafkatool.commands.shared.bootstrap import ONLY_ONE, is_typed
 from kafkatool.commands.shared.byte_sizes import ByteCount
@@ -59,8 +60,10 @@ from kafkatool.core.planner.plan_files import PartitionName
     ),
     columns=COLUMNS,
     notes=(
-        "status: equal, different, incomplete, unreachable. Compared are record batches, by last offset and CRC, up to "
-        "each replica's high watermark. Exit codes with --once: 0 all equal, 1 not, or not sure, 2 usage.",
+        "status: equal, different, incomplete, unreadable (a broker answers, and its replica is damaged, refused or not "
+        "there), unreachable (a broker is down: --allow-missing forgives this alone). Compared are record batches, by last "
+        "offset and CRC, up to each replica's high watermark. Exit codes with --once: 0 all equal, 1 not, or not sure, 2 "
+        "usage.",
     ),
 )
 @click.option(
@@ -199,11 +202,13 @@ def _run(verifier: Verifier, out: Output, name_of: PartitionName, interval_s: fl
             return 1
         if time.monotonic() >= next_report:
             next_report = time.monotonic() + interval_s
-            worst = verifier.worst()
-            out.line(
-                f"{local_time()}: max lag is {worst.lag} for partition {name_of(worst.partition)} at offset {worst.offset} "
-                f"among {len(verifier.reports)} partitions"
-            )
+            if (worst := verifier.worst()) is not None:
+                out.line(
+                    f"{local_time()}: max lag is {worst.lag} for partition {name_of(worst.partition)} at offset "
+                    f"{worst.offset} among {sum(r.is_read for r in verifier.reports)} partitions"
+                )
+            for text in unread_texts(verifier.reports, name_of):
+                out.note(f"{local_time()}: {text}")
             for broker, why in verifier.unreachable.items():
                 out.note(f"compared without broker {broker}: {why}")
 
@@ -213,10 +218,11 @@ def _say_news(
 ) -> None:
     """Print on stderr, each once, replicas that cannot be read (RPV-9X) and ranges that are skipped (RPV-10X)."""
     for report in reports:
-        for broker, why in report.missing.items():
-            if (broker, why) not in told:
-                told.add((broker, why))
-                out.note(f"replica {broker} is unreachable, e.g. of partition {name_of(report.partition)}: {why}")
+        for word, unread in (("is unreachable", report.missing), ("cannot be read", report.unreadable)):
+            for broker, why in unread.items():
+                if (broker, why) not in told:
+                    told.add((broker, why))
+                    out.note(f"replica {broker} {word}, e.g. of partition {name_of(report.partition)}: {why}")
         for start, end in report.skipped:
             text = f"partition {name_of(report.partition)}: offsets {start} to {end - 1} are not on every replica"
             if (-1, text) not in told:

@@ -1,27 +1,37 @@
 """Texts, rows and columns of ``kt replica-verify``: reports in, lines and items out. Nothing here prints or reads flags."""
 
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from kafkatool.commands.shared.output import paint
-from kafkatool.core.model.values import in_number, join_ids
+from kafkatool.core.model.values import first_of, in_number, join_ids
 from kafkatool.core.operations.verification.comparison import Mismatch, PartitionReport
 from kafkatool.core.planner.plan_files import PartitionName
 
+SHOWN: Final = 3  # partitions and replicas that are named of those not read
 COLUMNS: Final = (
     *("topic", "partition", "replicas", "isr", "start", "end", "verified"),
-    *("entries", "lag", "mismatches", "unreachable", "skipped", "status"),
+    *("entries", "lag", "mismatches", "unreachable", "unreadable", "skipped", "status"),
 )
 
-COLOURS: Final = {"equal": "green", "different": "red", "incomplete": "yellow", "unreachable": "yellow"}
+COLOURS: Final = {
+    "equal": "green",
+    "different": "red",
+    "incomplete": "yellow",
+    "unreadable": "red",
+    "unreachable": "yellow",
+}
 
 
 def status(report: PartitionReport) -> str:
-    """Return the word for what was found: equal, different, incomplete, unreachable."""
+    """Return the word for what was found, the worst of it: the command names them."""
     if report.mismatches:
         return "different"
     if not report.complete:
         return "incomplete"
+    if report.unreadable:
+        return "unreadable"
     return "unreachable" if report.missing else "equal"
 
 
@@ -39,6 +49,8 @@ def report_line(report: PartitionReport, name_of: PartitionName) -> str:
         parts.append(f"lag {lags}")
     if report.missing:
         parts.append(f"unreachable {join_ids(sorted(report.missing))}")
+    if report.unreadable:
+        parts.append(f"unreadable {join_ids(sorted(report.unreadable))}")
     parts += [f"skipped {start} to {end - 1}" for start, end in report.skipped]
     return paint(", ".join(parts), COLOURS[status(report)])
 
@@ -63,9 +75,22 @@ def report_item(report: PartitionReport) -> dict[str, Any]:
             for m in report.mismatches
         ],
         "unreachable": {str(b): why for b, why in sorted(report.missing.items())},
+        "unreadable": {str(b): why for b, why in sorted(report.unreadable.items())},
         "skipped": [list(r) for r in report.skipped],
         "status": status(report),
     }
+
+
+def unread_texts(reports: Sequence[PartitionReport], name_of: PartitionName) -> Iterator[str]:
+    """Say what a lag tells nothing of: partitions of which no replica is read, and each replica that is not."""
+    if nowhere := [name_of(r.partition) for r in reports if not r.is_read]:
+        yield f"not read: {len(nowhere)} of {in_number(len(reports), 'partition', 'partitions')}: {first_of(nowhere, SHOWN)}"
+    unread = [(r.partition, b, why) for r in reports for b, why in r.unread.items()]
+    if unread:
+        names = [f"replica {b} of {name_of(p)} ({why})" for p, b, why in unread[:SHOWN]]
+        more = f" and {len(unread) - SHOWN} more" if len(unread) > SHOWN else ""
+        count = sum(len(r.replicas) for r in reports)
+        yield f"not read: {len(unread)} of {in_number(count, 'replica', 'replicas')}: {', '.join(names)}{more}"
 
 
 def mismatch_text(m: Mismatch, name_of: PartitionName) -> str:

@@ -4,7 +4,7 @@ Three round trips, whatever the number of partitions: child lists, then nodes, t
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -49,25 +49,29 @@ def read_cluster(
     wanted = None if topics is None else set(topics)
     names = sorted(all_topics if wanted is None else wanted.intersection(all_topics))
     fixed = [ControllerZnode.PATH, ClusterIdZnode.PATH, ReassignmentZnode.PATH, PreferredElectionZnode.PATH]
-    config_paths = [ConfigZnode.path("topics", t) for t in names] if configs else []
+    configured = names if configs else []
+    config_paths = [_config_path(t) for t in configured]
     nodes = iter(
         zk.get_many([*fixed, *(BrokerZnode.path(i) for i in ids), *(TopicZnode.path(t) for t in names), *config_paths])
     )
     controller, cluster_id, reassignment, election = islice(nodes, len(fixed))
-    of_brokers, of_topics = list(islice(nodes, len(ids))), list(islice(nodes, len(names)))
+    of_brokers, of_topics, of_configs = list(islice(nodes, len(ids))), list(islice(nodes, len(names))), list(nodes)
     brokers = decode_brokers(ids, of_brokers)
     found = _readable(names, of_topics, lambda t, n: TopicZnode.decode(t, n.data), "the topic is skipped")
+    overrides = _readable(
+        configured,
+        of_configs,
+        lambda t, n: ConfigZnode.decode(_config_path(t), n.data),
+        "it counts as having no overrides",
+    )
     made = {name: node.czxid for name, node in zip(names, of_topics, strict=True) if node is not None}
     partitions = [TopicPartition(t, p) for t in found for p in found[t].assignment] if states else []
     told = read_all_states(zk, partitions)
     unreadable = (
-        *(
-            BrokerZnode.path(i)
-            for i, node in zip(ids, of_brokers, strict=True)
-            if node is not None and i not in brokers
-        ),
-        *(TopicZnode.path(t) for t, node in zip(names, of_topics, strict=True) if node is not None and t not in found),
-        *(PartitionStateZnode.path(p) for p in sorted(told.unreadable)),
+        *map(BrokerZnode.path, _unreadable(ids, of_brokers, brokers)),
+        *map(TopicZnode.path, _unreadable(names, of_topics, found)),
+        *map(PartitionStateZnode.path, sorted(told.unreadable)),
+        *map(_config_path, _unreadable(configured, of_configs, overrides)),
     )
     return ClusterView(
         brokers=brokers,
@@ -75,7 +79,7 @@ def read_cluster(
         cluster_id=ClusterIdZnode.decode(cluster_id.data) if cluster_id else None,
         topics=found,
         states=told.found,
-        configs=_configs(names, nodes) if configs else {},
+        configs={topic: overrides.get(topic, {}) for topic in configured},
         marked_for_deletion=frozenset(marked),
         reassignment=ReassignmentZnode.decode(reassignment.data) if reassignment else None,
         election=tuple(PreferredElectionZnode.decode(election.data)) if election else None,
@@ -139,8 +143,10 @@ def _readable(
     return found
 
 
-def _configs(topics: list[str], nodes: Iterable[Node | None]) -> dict[str, dict[str, str]]:
-    def decode(topic: str, node: Node) -> dict[str, str]:
-        return ConfigZnode.decode(ConfigZnode.path("topics", topic), node.data)
+def _unreadable(names: Iterable[Name], nodes: Iterable[Node | None], found: Container[Name]) -> list[Name]:
+    """Return those whose nodes are there and were not decoded."""
+    return [name for name, node in zip(names, nodes, strict=True) if node is not None and name not in found]
 
-    return {topic: {} for topic in topics} | _readable(topics, nodes, decode, "it counts as having no overrides")
+
+def _config_path(topic: str) -> str:
+    return ConfigZnode.path("topics", topic)

@@ -13,7 +13,7 @@ class ClusterView:
 
     ``topic_ids`` tell a topic from an earlier one of its name: its id, where it has none the transaction that made its node.
     Topics of which neither is told are not in it.
-    ``unreadable``: paths of nodes of brokers, topics and partitions that are there, and not in the snapshot.
+    ``unreadable``: paths of nodes of brokers, topics, partitions and configs that are there, and not in the snapshot.
     """
 
     brokers: Mapping[int, BrokerInfo]

@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import time
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -16,12 +18,12 @@ from kafkatool.commands.main import kt
 from kafkatool.core.client.connections import Connections
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.config_writes import read_configs
-from kafkatool.core.operations.health import checks, forgotten, memory, reading
+from kafkatool.core.operations.health import by_request, checks, forgotten, memory, reading
 from kafkatool.core.operations.reassignment.throttles import RATES, REPLICAS
 from kafkatool.core.operations.requests.throttles import LOG_DIR_RATE
 from kafkatool.core.protocol.messages.list_partition_reassignments import OngoingPartition
 from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import ControllerZnode, ReassignmentZnode
+from kafkatool.core.zookeeper.znodes import BrokerZnode, ConfigZnode, ControllerZnode, ReassignmentZnode, TopicZnode
 from tests.core.operations.health.test_by_request import KRAFT, Cluster
 from tests.core.operations.reassignment.plans import changes, config
 from tests.core.zookeeper import cluster_nodes as nodes
@@ -303,6 +305,30 @@ def test_watch_goes_on_after_a_node_that_could_not_be_read(
     assert ["t-0"] in [i["names"] for i in last["items"] if i["check"] == "unclean elections"]
 
 
+@pytest.mark.spec("ADM-107", "ADM-109")
+def test_nodes_that_cannot_be_read_are_named_as_not_known(zk: ZooKeeper, zk_connect: str) -> None:
+    nodes.make_cluster(zk, brokers=(), topics={"t": {}, "u": {}, "v": {}, "w": {}}, controller=None)
+    broken = {
+        TopicZnode.path("t"): ("partitions", "moves"),
+        TopicZnode.path("u"): ("partitions", "moves"),
+        ConfigZnode.path("topics", "v"): ("partitions", "throttles", "unclean elections"),
+        BrokerZnode.path(7): ("brokers",),
+    }
+    for path in broken:
+        if (node := zk.get(path)) is None:
+            zk.create(path, b"no JSON", make_parents=True)
+        else:
+            zk.set(path, b"no JSON", node.version)
+    items = json.loads(run(zk_connect, "--output", "json").stdout)["items"]
+    told: dict[str, set[str]] = {}
+    for item in items:
+        if item["what"] == "not told: what nodes hold that cannot be read":
+            assert item["level"] == "unknown"
+            for name in item["names"]:
+                told.setdefault(name, set()).add(item["check"])
+    assert told == {path: set(checked) for path, checked in broken.items()}
+
+
 # --- the file of --state --------------------------------------------------------------------------------------
 
 
@@ -349,6 +375,50 @@ def test_a_monitor_is_told_of_a_move_that_stands_still_by_the_exit_code(kraft: C
     kraft.moving = []
     assert look("--state", file).exit_code == 0
     assert not json.loads(file.read_bytes())["moves"]
+
+
+@pytest.mark.spec("ADM-107")
+def test_what_a_clock_that_was_ahead_has_left_is_dropped_and_that_is_said(kraft: Cluster, tmp_path: Path) -> None:
+    kraft.moving = [OngoingPartition(partition=0, replicas=[3, 1, 2], adding_replicas=[3], removing_replicas=[2])]
+    file = tmp_path / "state.json"
+
+    def look() -> Result:
+        return ask(str(kraft.brokers[0].address), "--output", "json", "--state", file)
+
+    def moved_at(change_s: float) -> float:
+        """Change the time of the move in the file, and return it."""
+        kept = json.loads(file.read_bytes())
+        kept["moves"][0][2] += change_s
+        file.write_text(json.dumps(kept))
+        return float(kept["moves"][0][2])
+
+    look()
+    ahead = moved_at(86_400)
+    dropped = look()
+    assert "what former looks left is of a time to come, and is not used: was the clock set back?" in dropped.stderr
+    assert dropped.exit_code == 0 and moved_at(0) < ahead - 80_000
+    moved_at(-checks.STUCK_S)
+    stuck = look()
+    assert (stuck.exit_code, levels(stuck)["moves"]) == (1, {"1 partition moving without progress for 10 min"})
+    assert "clock" not in stuck.stderr
+
+
+@pytest.mark.spec("ADM-107")
+def test_watch_drops_what_it_knew_when_the_clock_is_set_back(kraft: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits, begun_s = 0, time()
+
+    def wait(_: float) -> None:
+        nonlocal waits
+        waits += 1
+        if waits == 3:
+            raise KeyboardInterrupt
+
+    # a day ahead at the first look, then right, with a minute between the looks
+    monkeypatch.setattr(by_request, "time", SimpleNamespace(time=lambda: begun_s + (86_400, 60, 120)[waits]))
+    monkeypatch.setattr(command, "sleep", wait)
+    result = ask(str(kraft.brokers[0].address), "--watch", "60", "--output", "json")
+    assert (result.exit_code, waits) == (130, 3), result.output
+    assert result.stderr.count("was the clock set back?") == 1
 
 
 @pytest.mark.spec("ADM-107")

@@ -15,7 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kafkatool.commands.main import kt
-from kafkatool.commands.replica_verify.rendering import mismatch_text, report_item, report_line
+from kafkatool.commands.replica_verify.rendering import mismatch_text, report_item, report_line, unread_texts
+from kafkatool.commands.shared.output import Output
 from kafkatool.commands.shared.progress_line import ProgressLine
 from kafkatool.core.client.connections import Connections
 from kafkatool.core.model.values import TopicPartition
@@ -24,6 +25,7 @@ from kafkatool.core.operations.verification.comparison import Layout, Mismatch, 
 from kafkatool.core.operations.verification.replica_reader import layout_from_zookeeper
 from kafkatool.core.planner.plan_files import bracketed
 from kafkatool.core.protocol.messages import fetch
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.core.operations.verification.fake_broker import FakeBroker, batch, batches, fake_cluster
 from tests.core.zookeeper import cluster_nodes as nodes
@@ -178,6 +180,49 @@ def test_a_missing_replica_is_forgiven_and_nothing_else() -> None:
             assert run(brokers, "--once", "--allow-missing").exit_code == 1
 
 
+NO_HEADER = batch(0, b"a")[:8] + bytes(4) + batch(0, b"a")[12:]
+"""A batch of no length: where it ends, and what comes after it, nobody can tell."""
+
+
+def answering_a_code(broker: FakeBroker, code: ErrorCode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the broker answer each fetch with that code, as for a directory that is offline."""
+
+    def read(_topic: str, wanted: Any) -> fetch.FetchResponsePartition:
+        return fetch.FetchResponsePartition(partition=wanted.partition, error_code=code, high_watermark=-1)
+
+    monkeypatch.setattr(broker, "_read", read)
+
+
+@pytest.mark.spec("RPV-9X", "RPV-7X")
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        (None, "corrupt data: batch at byte 0 has an impossible length of 0"),
+        (ErrorCode.CORRUPT_MESSAGE, "CORRUPT_MESSAGE"),
+        (ErrorCode.KAFKA_STORAGE_ERROR, "KAFKA_STORAGE_ERROR"),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not permitted: Read on topic t (broker 2 as User:ANONYMOUS)"),
+    ],
+    ids=["rotten header", "corrupt", "directory offline", "refused"],
+)
+def test_what_is_damaged_or_refused_is_never_forgiven(
+    monkeypatch: pytest.MonkeyPatch, code: ErrorCode | None, why: str
+) -> None:
+    same = batches(b"a", b"b")
+    with fake_cluster(replicas(same, [NO_HEADER, same[1]], same), down=[3]) as brokers:
+        if code is not None:
+            answering_a_code(brokers[2], code, monkeypatch)
+        result = run(brokers, "--once", "--allow-missing")
+        as_json = run(brokers, "--once", "--allow-missing", "--output", "json")
+    assert result.exit_code == 1 == as_json.exit_code
+    assert result.stdout.splitlines()[1] == (
+        "partition [t,0] unreadable: replicas 1,2,3, isr 1,2,3, offsets 0 to 2, 2 entries, 0 mismatches, "
+        "unreachable 3, unreadable 2"
+    )
+    assert f"replica 2 cannot be read, e.g. of partition [t,0]: {why}\n" in result.stderr
+    (item,) = json.loads(as_json.stdout)["items"]
+    assert (item["status"], item["unreadable"], list(item["unreachable"])) == ("unreadable", {"2": why}, ["3"])
+
+
 @pytest.mark.spec("RPV-6", "RPV-9X")
 def test_an_endless_run_tells_of_a_broker_that_is_down_and_compares_the_others() -> None:
     holed = [batch(0, b"a"), b"", batch(2, b"c")]
@@ -196,6 +241,61 @@ def test_each_report_of_an_endless_run_names_a_broker_that_is_down(monkeypatch: 
         result = run(brokers, "--time", "-2", "--report-interval-ms", "1")
     reports = result.stdout.count("max lag")
     assert reports > 1 and result.stderr.count("compared without broker 3: cannot connect to 127.0.0.1:") == reports
+
+
+@pytest.mark.spec("RPV-4", "RPV-9X")
+def test_each_report_of_an_endless_run_says_what_is_not_read_and_tells_no_lag_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(comparison, "RETRY_S", 3600.0)
+    same, alone, offline = batches(b"a", b"b", b"c"), TopicPartition("u", 0), TopicPartition("v", 0)
+    held = {1: [T0], 2: [T0], 3: [alone], 4: [offline]}
+    with fake_cluster({b: dict.fromkeys(held[b], same) for b in held}, down=[3]) as brokers:
+        answering_a_code(brokers[4], ErrorCode.KAFKA_STORAGE_ERROR, monkeypatch)
+        part_ways_later(brokers, same, monkeypatch)
+        result = run(brokers, "--time", "-2", "--report-interval-ms", "1")
+    lags = [line for line in result.stdout.splitlines() if "max lag" in line]
+    assert len(lags) > 1
+    assert all(
+        re.fullmatch(TIME + r": max lag is \d for partition \[t,0\] at offset \d among 1 partitions", s) for s in lags
+    )
+    said = [line.partition(": not read: ")[2] for line in result.stderr.splitlines() if ": not read: " in line]
+    assert said[::2] == ["2 of 3 partitions: [u,0], [v,0]"] * len(lags)
+    replica_texts = r"2 of 4 replicas: replica 3 of \[u,0\] \(cannot .*\), replica 4 of \[v,0\] \(KAFKA_STORAGE_ERROR\)"
+    assert len(said[1::2]) == len(lags) and all(re.fullmatch(replica_texts, text) for text in said[1::2])
+
+
+@pytest.mark.spec("RPV-4", "RPV-9X")
+def test_where_nothing_is_read_no_lag_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = 0
+
+    def note(_out: Output, text: str) -> None:
+        nonlocal told
+        told += "not read: 1 of 1 partition: [t,0]" in text
+        if told == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Output, "note", note)
+    with fake_cluster(replicas(batches(b"a"))) as brokers:
+        answering_a_code(brokers[1], ErrorCode.KAFKA_STORAGE_ERROR, monkeypatch)
+        result = run(brokers, "--report-interval-ms", "1")
+    assert told == 3 and "max lag" not in result.stdout
+
+
+@pytest.mark.spec("RPV-9X")
+def test_of_what_is_not_read_the_first_are_named() -> None:
+    reports = [PartitionReport(TopicPartition("t", n), (1, 2), (1,)) for n in range(5)]
+    for report in reports:
+        report.note_unread(2, "why")
+    reports[4].high_watermarks[1] = 7
+    named = ", ".join(f"replica 2 of [t,{n}] (why)" for n in range(3))
+    assert list(unread_texts(reports, bracketed)) == [
+        "not read: 4 of 5 partitions: [t,0], [t,1], [t,2] and 1 more",
+        f"not read: 5 of 10 replicas: {named} and 2 more",
+    ]
+    assert list(unread_texts(reports[4:], bracketed)) == ["not read: 1 of 2 replicas: replica 2 of [t,4] (why)"]
+    reports[4].unread.clear()
+    assert not list(unread_texts(reports[4:], bracketed))
 
 
 @pytest.mark.spec("RPV-10X", "RPV-11X")
@@ -348,7 +448,9 @@ def test_a_broker_too_old_is_told_apart_from_one_that_is_down() -> None:
     with fake_cluster(replicas(batches(b"a"), batches(b"a"))) as brokers:
         brokers[2].fetch_versions = (0, 2)
         result = run(brokers, "--once")
+        allowed = run(brokers, "--once", "--allow-missing")
     assert "serves Fetch up to version 2, kt needs 3: is it older than Kafka 0.10.1?" in result.stderr
+    assert " unreadable: replicas 1,2, " in allowed.stdout and allowed.exit_code == 1
 
 
 @pytest.mark.spec("RPV-6")

@@ -204,7 +204,7 @@ def _rates(answers: Answers, gaps: _Gaps) -> tuple[dict[int, dict[str, str]], di
 
 
 def _note_what_only_zookeeper_tells(gaps: _Gaps, *, kraft: bool) -> None:
-    gaps.add("unclean elections", "those of before the first look: --watch sees later ones")
+    gaps.add("unclean elections", "those of before the first look: --watch and --state see later ones")
     if not kraft:
         gaps.add("moves", "what waits in /admin for a controller: --zookeeper tells")
         gaps.add("deletions", "which topics are marked for deletion, and since when: --zookeeper tells")

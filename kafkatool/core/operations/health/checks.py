@@ -9,7 +9,13 @@ from kafkatool.core.operations.brokers.releases import release_of
 from kafkatool.core.operations.election import election
 from kafkatool.core.operations.health.memory import FLAPPING, FLAPPING_S, Free, Memory
 from kafkatool.core.operations.health.reading import MIN_ISR, UNCLEAN, Reading
-from kafkatool.core.zookeeper.znodes import PreferredElectionZnode, ReassignmentZnode
+from kafkatool.core.zookeeper.znodes import (
+    BrokersZnode,
+    ConfigZnode,
+    PreferredElectionZnode,
+    ReassignmentZnode,
+    TopicZnode,
+)
 
 NO_CONTROLLER_S: Final = 10.0
 NEW_CONTROLLER_S: Final = 300.0
@@ -25,6 +31,7 @@ VOTER_BEHIND_S: Final = 10.0
 FULL_WITHIN_S: Final = 24 * 3600.0
 RATE_OVER_S: Final = 60.0  # a shorter time tells no rate: segments come and go
 DELETED_S: Final = 900.0
+TIME_TELLS: Final = "--watch or --state tells"
 
 
 class Level(enum.IntEnum):
@@ -93,9 +100,23 @@ def judge(reading: Reading, memory: Memory) -> tuple[Check, ...]:
     return tuple(Check(name, (*check(reading, memory), *_untold(reading, name))) for name, check in CHECKS.items())
 
 
+_TOPICS, _CONFIGS, _BROKERS = TopicZnode.path(""), ConfigZnode.path("topics", ""), f"{BrokersZnode.PATH}/"
+TOLD_BY_NODES: Final[Mapping[str, tuple[str, ...]]] = {
+    "partitions": (_TOPICS, _CONFIGS),
+    "brokers": (_BROKERS,),
+    "moves": (_TOPICS,),
+    "throttles": (_CONFIGS,),
+    "unclean elections": (_CONFIGS,),
+}
+"""What the paths of the nodes begin with that a check cannot do without."""
+
+
 def _untold(r: Reading, check: str) -> Iterator[Finding]:
     """Yield what this look cannot say: what is not known is not well (ADM-109)."""
-    return (Finding(Level.UNKNOWN, f"not told: {what}") for what in r.untold.get(check, ()))
+    for what in r.untold.get(check, ()):
+        yield Finding(Level.UNKNOWN, f"not told: {what}")
+    if names := tuple(path for path in r.view.unreadable if path.startswith(TOLD_BY_NODES.get(check, ()))):
+        yield Finding(Level.UNKNOWN, "not told: what nodes hold that cannot be read", names)
 
 
 def _controller(r: Reading, memory: Memory) -> Iterator[Finding]:
@@ -137,7 +158,7 @@ def _seen_to_change(r: Reading, memory: Memory) -> Iterator[Finding]:
         if len(memory.terms) > 1:
             yield Finding(Level.DEGRADED, f"changed within {_age(NEW_CONTROLLER_S)}", names)
         else:
-            yield Finding(Level.UNKNOWN, f"whether it changed within {_age(NEW_CONTROLLER_S)}: --watch tells", names)
+            yield Finding(Level.UNKNOWN, f"whether it changed within {_age(NEW_CONTROLLER_S)}: {TIME_TELLS}", names)
     if changes >= FLAPPING:
         yield Finding(Level.DEGRADED, f"changed {changes} times within {_age(FLAPPING_S)}: it flaps")
 
@@ -231,10 +252,10 @@ def _moves(r: Reading, memory: Memory) -> Iterator[Finding]:
         others = sorted(set(memory.moves).difference(waiting))
         if others and memory.looks == 1 and r.at_s - asked >= STUCK_S:
             yield Finding(
-                Level.UNKNOWN, f"whether what moves since {_age(r.at_s - asked)} goes on: --watch tells", _names(others)
+                Level.UNKNOWN, f"whether what moves since {_age(r.at_s - asked)} goes on: {TIME_TELLS}", _names(others)
             )
     elif asked is None and memory.moves and memory.looks == 1:  # by requests, and nobody tells since when
-        yield Finding(Level.UNKNOWN, "whether what moves goes on: --watch tells", _names(sorted(memory.moves)))
+        yield Finding(Level.UNKNOWN, f"whether what moves goes on: {TIME_TELLS}", _names(sorted(memory.moves)))
     elected = r.requests.get(PreferredElectionZnode.PATH)
     if elected is not None and r.at_s - elected >= TAKEN_UP_S:
         names = _names(sorted(r.view.election or ()))

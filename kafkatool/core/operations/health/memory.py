@@ -79,6 +79,17 @@ class Memory:
     fresh: frozenset[TopicPartition] = frozenset()
     unled: frozenset[TopicPartition] = frozenset()
 
+    @property
+    def newest_s(self) -> float:
+        """Return the latest time in it: nothing can be told by it of looks before that."""
+        since = (self.no_controller_since_s, self.mixed_since_s, *self.idle_throttles.values())
+        times = [at_s for at_s in since if at_s is not None]
+        times += [at_s for at_s, _ in (*self.epochs, *self.terms)]
+        times += [progress.at_s for progress in self.moves.values()]
+        times += [suspicion.at_s for suspicion in self.unclean.values()]
+        times += [figure.at_s for figures in self.free.values() for figure in figures]
+        return max(times, default=0.0)
+
 
 def remember(memory: Memory, reading: Reading) -> Memory:
     """Return what is kept in mind after this look."""

@@ -118,7 +118,7 @@ def _in_zookeeper(zk: ZooKeeper, *, overrides: bool) -> dict[str, Read]:
             continue
         with suppress(ZnodeFormatError):
             topic = TopicZnode.decode(name, node.data)
-            side[name] = Read(f"id {topic.raw.get('topic_id')}", node.version)
+            side[_id_name(name)] = Read(str(topic.raw.get("topic_id") or "none"), node.version)
             replicas |= {TopicPartition(name, number): tuple(r) for number, r in topic.assignment.items()}
     for partition, state in read_states(zk, replicas).items():
         one = state.leader_and_isr
@@ -137,7 +137,7 @@ def _by_metadata(client: ClusterClient) -> tuple[dict[str, Told], list[str]]:
     side: dict[str, Told] = {}
     topics = client.metadata(None, least=_WITH_IDS).topics
     for told in topics:
-        side[told.topic] = f"id {uuid_text(told.topic_id) if told.topic_id != NO_UUID else None}"
+        side[_id_name(told.topic)] = uuid_text(told.topic_id) if told.topic_id != NO_UUID else "none"
         for p in told.partitions:
             leader = p.leader_id if p.leader_id >= 0 else None
             one = Leadership(tuple(p.replica_nodes), leader, p.leader_epoch, frozenset(p.isr_nodes))
@@ -173,6 +173,11 @@ def _overrides_by(client: ClusterClient, broker: int, topics: Iterable[str]) -> 
         config = {c.name: c.value for c in result.configs if c.config_source == _OF_TOPIC and c.value is not None}
         found[_overrides_name(result.resource_name)] = _shown(config)
     return found
+
+
+def _id_name(topic: str) -> str:
+    """Return what no partition is named like, as a topic may be."""
+    return f"{topic} id"
 
 
 def _overrides_name(topic: str) -> str:

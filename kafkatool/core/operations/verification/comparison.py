@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, Protocol
 
-from kafkatool.core.errors import BrokerUnreachableError
+from kafkatool.core.errors import BrokerTooOldError, BrokerUnreachableError, LoginRefusedError, TlsError
 from kafkatool.core.model.values import TopicPartition
 
 EARLIEST: Final = -2
@@ -21,7 +21,7 @@ LATEST: Final = -1
 RETRY_S: Final = 5.0  # how long a broker that did not answer is left alone
 STALL_S: Final = 5.0  # --once: no progress for so long means that a replica does not get there
 MIN_ROUND_S: Final = 0.1  # a round without news lasts at least so long (a broker may answer errors at once)
-
+_IS_UP: Final = (LoginRefusedError, TlsError, BrokerTooOldError)  # whoever fails so is not down
 
 ROTTEN: Final = -1  # in place of the checksum of a batch that does not fit its own CRC
 
@@ -137,7 +137,10 @@ class Layout:
 
 
 class ReplicaReader(Protocol):
-    """Reads replicas from their own brokers. A text in place of a value says why that replica cannot be read."""
+    """Reads replicas from their own brokers.
+
+    A text in place of a value says why that replica cannot be read though its broker answers.
+    """
 
     def fetch(self, broker_id: int, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Fetched | str]:
         """Fetch from those offsets on; wait a moment when there is nothing new. Raises BrokerUnreachableError."""
@@ -156,7 +159,8 @@ class PartitionReport:
     """The findings about one partition; filled by the Verifier as it goes, its one writer.
 
     Compared is [``start``, ``offset``) but for ``skipped``; ``end`` is the offset ``--once`` wants to reach. ``missing``
-    has the reason for each replica that was not compared all the way.
+    and ``unreadable`` have the reason for each replica that was not compared all the way: its broker was down, or answered
+    that it is damaged, refused or not there. ``unread`` are the replicas that gave nothing when last asked.
     """
 
     partition: TopicPartition
@@ -169,6 +173,8 @@ class PartitionReport:
     high_watermarks: dict[int, int] = field(default_factory=dict)
     mismatches: list[Mismatch] = field(default_factory=list)
     missing: dict[int, str] = field(default_factory=dict)
+    unreadable: dict[int, str] = field(default_factory=dict)
+    unread: dict[int, str] = field(default_factory=dict)
     skipped: list[tuple[int, int]] = field(default_factory=list)
 
     @property
@@ -178,14 +184,24 @@ class PartitionReport:
 
     @property
     def lag(self) -> int:
-        """Return the highest watermark of any replica minus the verified offset (RPV-4)."""
-        return max(self.high_watermarks.values(), default=self.offset) - self.offset
+        """Return the highest watermark of any replica minus the verified offset (RPV-4), of a partition that was read."""
+        return max(self.high_watermarks.values()) - self.offset
 
     @property
     def lags(self) -> dict[int, int | None]:
         """Return each replica's high watermark's distance to the highest; None: it never answered (RPV-11X)."""
         highest = max(self.high_watermarks.values(), default=0)
         return {b: highest - hw if (hw := self.high_watermarks.get(b)) is not None else None for b in self.replicas}
+
+    def note_unread(self, broker: int, why: str | BrokerUnreachableError) -> None:
+        """Note that this replica gave nothing; a text: its broker answered so."""
+        kind = self.unreadable if isinstance(why, (str, *_IS_UP)) else self.missing
+        kind[broker] = self.unread[broker] = str(why)
+
+    @property
+    def is_read(self) -> bool:
+        """Tell whether any replica was read when last asked: else its lag is none that anybody knows."""
+        return bool(self.high_watermarks) and len(self.unread) < len(self.replicas)
 
 
 # --- rounds ----------------------------------------------------------------------------------------------------
@@ -200,7 +216,8 @@ class Verifier:
         self._layout = layout
         self._reader = reader
         self._on_mismatch = on_mismatch
-        self._resting: dict[int, tuple[float, str]] = {}  # broker -> when to try it again, why it is left alone
+        # Broker -> when to try it again, why it is left alone.
+        self._resting: dict[int, tuple[float, BrokerUnreachableError]] = {}
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(layout.addresses)), thread_name_prefix="verify")
         self.reports = [PartitionReport(p, layout.replicas[p], layout.isr[p]) for p in sorted(layout.replicas)]
         # In the order they are fetched: only the first of a request gets a batch larger than the fetch size whole.
@@ -227,7 +244,7 @@ class Verifier:
                 try:
                     asked.update(answer.result())
                 except BrokerUnreachableError as e:
-                    self._rest(broker, str(e))  # any replica says where to start; the rounds tell what was not compared
+                    self._rest(broker, e)  # any replica says where to start; the rounds tell what was not compared
             pending = [r for r in pending if r.partition not in asked]
         for report in self.reports:
             report.start = report.offset = asked.get(report.partition, 0)
@@ -281,11 +298,11 @@ class Verifier:
     def unreachable(self) -> dict[int, str]:
         """Return the brokers that are not read now, and why."""
         now = time.monotonic()
-        return {broker: why for broker, (until, why) in sorted(self._resting.items()) if until > now}
+        return {broker: str(why) for broker, (until, why) in sorted(self._resting.items()) if until > now}
 
-    def worst(self) -> PartitionReport:
-        """Return the partition with the largest lag (RPV-4)."""
-        return max(self.reports, key=lambda r: r.lag)
+    def worst(self) -> PartitionReport | None:
+        """Return the partition with the largest lag of those that are read (RPV-4); None: none is."""
+        return max((r for r in self.reports if r.is_read), key=lambda r: r.lag, default=None)
 
     def _fetch(self, reports: Iterable[PartitionReport]) -> dict[TopicPartition, dict[int, Fetched]]:
         """Fetch all replicas of the partitions. Each that gives nothing is noted: the others are compared without it."""
@@ -295,7 +312,7 @@ class Verifier:
         for report in reports:
             for broker in report.replicas:
                 if broker in resting:
-                    report.missing[broker] = resting[broker]
+                    report.note_unread(broker, resting[broker])
                 else:
                     by_broker[broker].append(report)
         requests = {
@@ -304,20 +321,23 @@ class Verifier:
         }
         fetched: defaultdict[TopicPartition, dict[int, Fetched]] = defaultdict(dict)
         for broker, request in requests.items():
+            answer: Mapping[TopicPartition, Fetched | str | BrokerUnreachableError]
             try:
                 answer = request.result()
             except BrokerUnreachableError as e:
-                self._rest(broker, str(e))
-                answer = dict.fromkeys((r.partition for r in by_broker[broker]), str(e))
+                self._rest(broker, e)
+                answer = dict.fromkeys((r.partition for r in by_broker[broker]), e)
             for report in by_broker[broker]:
                 value = answer.get(report.partition, "its answer leaves the partition out")
                 if isinstance(value, Fetched):
                     fetched[report.partition][broker] = value
+                    if report.unread:  # few are
+                        report.unread.pop(broker, None)
                 else:
-                    report.missing[broker] = value
+                    report.note_unread(broker, value)
         return fetched
 
-    def _rest(self, broker: int, why: str) -> None:
+    def _rest(self, broker: int, why: BrokerUnreachableError) -> None:
         self._resting[broker] = (time.monotonic() + RETRY_S, why)
 
     def _judge(self, report: PartitionReport, fetched: dict[int, Fetched]) -> bool:
@@ -359,11 +379,13 @@ class Verifier:
             try:
                 start = self._reader.offsets(broker, [report.partition], time_ms, committed=False)[report.partition]
             except BrokerUnreachableError as e:
-                self._rest(broker, str(e))
-                report.missing[broker] = str(e)
+                self._rest(broker, e)
+                report.note_unread(broker, e)
                 continue
             if isinstance(start, int):
                 starts.append(start)
+            else:
+                report.note_unread(broker, start)
         highest = max(starts, default=report.offset)
         if highest <= report.offset:
             return False

@@ -14,7 +14,7 @@ from kafkatool.core.client.addresses import Address
 from kafkatool.core.client.connections import Connections
 from kafkatool.core.client.rights import NEVER_CREATES, about_every_topic, note_topics_left_out, refusal
 from kafkatool.core.client.unseen import Unseen
-from kafkatool.core.errors import BrokerUnreachableError, CorruptRecordsError
+from kafkatool.core.errors import BrokerTooOldError, BrokerUnreachableError, CorruptRecordsError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.verification.comparison import ROTTEN, Entry, Fetched, Layout
 from kafkatool.core.operations.verification.read_rate import ReadRate
@@ -229,7 +229,7 @@ def _ask(
     least = _LEAST.get(api.key, api.min_version)
     if connection.version_of(api, least=least) is None:
         _, highest = connection.versions.get(api.key, (0, -1))
-        raise BrokerUnreachableError(
+        raise BrokerTooOldError(
             f"{address} serves {api.name} up to version {highest}, kt needs {least}: is it older than Kafka 0.10.1?"
         )
     return connection.send(api, request, timeout_ms=TIMEOUT_MS + wait_ms, least=least)

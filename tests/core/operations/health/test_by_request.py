@@ -74,7 +74,7 @@ class Cluster:
         reading = self.look()
         memory = remember(Memory(), reading)
         told = {c.name: list(c.findings) for c in checks.judge(reading, memory) if c.findings}
-        earlier = "not told: those of before the first look: --watch sees later ones"
+        earlier = "not told: those of before the first look: --watch and --state see later ones"
         assert (Level.UNKNOWN, earlier, ()) in told.pop("unclean elections")
         return told
 
@@ -156,7 +156,7 @@ def with_zookeeper() -> Iterator[Cluster]:
     made.close()
 
 
-UNSURE = (Level.UNKNOWN, "whether it changed within 5 min: --watch tells", ("controller 7",))
+UNSURE = (Level.UNKNOWN, "whether it changed within 5 min: --watch or --state tells", ("controller 7",))
 
 
 @pytest.mark.spec("ADM-107", "ADM-109")
@@ -240,7 +240,7 @@ def test_moves_are_seen_with_what_they_add_and_keep_throttles_from_being_forgott
     reading = kraft.look()
     assert reading.moving == {TopicPartition("t", 0)} and reading.view.topics["t"].added(0) == {3}
     assert reading.is_anything_moving
-    assert (Level.UNKNOWN, "whether what moves goes on: --watch tells", ("t-0",)) in kraft.found()["moves"]
+    assert (Level.UNKNOWN, "whether what moves goes on: --watch or --state tells", ("t-0",)) in kraft.found()["moves"]
 
 
 @pytest.mark.spec("ADM-107")

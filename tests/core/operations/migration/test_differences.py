@@ -123,8 +123,8 @@ def test_where_both_tell_the_same_nothing_is_read_again(zk: ZooKeeper) -> None:
         (Brokers(leader=-1), "t-0", AGREED, "replicas 1,2, leader none, leader epoch 5, ISR 1,2"),
         (Brokers(epoch=6), "t-0", AGREED, "replicas 1,2, leader 1, leader epoch 6, ISR 1,2"),
         (Brokers(isr=(1,)), "t-0", AGREED, "replicas 1,2, leader 1, leader epoch 5, ISR 1"),
-        (Brokers(topic_id=OTHER_ID), "t", f"id {uuid_text(ID)}", f"id {uuid_text(OTHER_ID)}"),
-        (Brokers(topic_id=NO_UUID), "t", f"id {uuid_text(ID)}", "id None"),
+        (Brokers(topic_id=OTHER_ID), "t id", uuid_text(ID), uuid_text(OTHER_ID)),
+        (Brokers(topic_id=NO_UUID), "t id", uuid_text(ID), "none"),
         (Brokers(overrides={"retention.ms": "1"}), "t overrides", "retention.ms=1000", "retention.ms=1"),
         (Brokers(overrides={}), "t overrides", "retention.ms=1000", "none"),
     ],
@@ -144,10 +144,26 @@ def test_what_one_side_alone_has_differs_too(zk: ZooKeeper) -> None:
     (found, _), _ = differing(zk, Brokers())
     told = {d.name: (d.zookeeper, d.brokers) for d in found}
     assert told == {
-        "u": ("id x", "nothing"),
+        "u id": ("x", "nothing"),
         "u overrides": ("none", "nothing"),
         "t overrides": ("none", "retention.ms=1000"),
     }
+
+
+def test_a_topic_named_like_a_partition_of_another_is_told_apart_from_it(
+    zk: ZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zk.create(TopicZnode.path("t-0"), TopicZnode({}, {"topic_id": uuid_text(OTHER_ID)}).encode())
+    brokers = Brokers()
+    answer = brokers.metadata(None, least=10)
+    (t,), named_like_t_0 = answer.topics, metadata.MetadataResponseTopic(topic="t-0", topic_id=OTHER_ID, partitions=[])
+    monkeypatch.setattr(brokers, "metadata", lambda topics, *, least: answer)
+    for topics in ([t, named_like_t_0], [named_like_t_0, t]):
+        answer.topics[:] = topics
+        assert differing(zk, brokers, kraft=()) == (Differences(()), [])
+    answer.topics[:] = [t]
+    (found, _), _ = differing(zk, brokers, kraft=())
+    assert [(d.name, d.zookeeper, d.brokers) for d in found] == [("t-0 id", uuid_text(OTHER_ID), "nothing")]
 
 
 @pytest.mark.parametrize(("agreed_at", "waits"), [(1, [2.0]), (2, [2.0, 5.0])])
@@ -200,7 +216,7 @@ def test_of_what_differs_only_what_stays_is_told(zk: ZooKeeper) -> None:
         brokers.overrides = {}  # comes in later: the next check tells of it
 
     (found, _), slept = differing(zk, brokers, between=between)
-    assert found == (Difference("t", f"id {uuid_text(ID)}", f"id {uuid_text(OTHER_ID)}", 0),)
+    assert found == (Difference("t id", uuid_text(ID), uuid_text(OTHER_ID), 0),)
     assert slept == [2.0, 5.0]
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkatool.core.errors import BrokerUnreachableError
+from kafkatool.core.errors import BrokerTooOldError, BrokerUnreachableError, LoginRefusedError, TlsError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.verification import comparison
 from kafkatool.core.operations.verification.comparison import (
@@ -288,19 +288,61 @@ def test_a_broker_lost_in_the_second_fetch_of_a_difference_is_missing_everywhere
 
 
 @pytest.mark.spec("RPV-9X")
-def test_a_replica_left_out_of_its_brokers_answer_is_missing(verify: Verify) -> None:
+def test_a_replica_left_out_of_its_brokers_answer_is_unreadable(verify: Verify) -> None:
     class Silent(FakeCluster):
         def fetch(self, broker_id: int, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Any]:
             return {} if broker_id == 2 else super().fetch(broker_id, offsets)
 
     report, _ = verify(Silent({(b, T0): log_of(5) for b in (1, 2)}))
-    assert report.complete and report.missing == {2: "its answer leaves the partition out"}
+    assert report.complete and report.unreadable == {2: "its answer leaves the partition out"} and not report.missing
 
 
 @pytest.mark.spec("RPV-9X")
-def test_a_broker_that_answers_an_error_counts_as_missing(verify: Verify) -> None:
+def test_a_broker_that_answers_an_error_is_not_down_and_its_replica_unreadable(verify: Verify) -> None:
     report, _ = verify(FakeCluster({(1, T0): log_of(5), (2, T0): log_of(5)}, errors={2: "KAFKA_STORAGE_ERROR"}))
-    assert report.complete and report.missing == {2: "KAFKA_STORAGE_ERROR"}
+    assert report.complete and report.unreadable == {2: "KAFKA_STORAGE_ERROR"} and not report.missing
+
+
+@pytest.mark.spec("RPV-9X")
+@pytest.mark.parametrize("error", [LoginRefusedError("broker 2", "refuses"), TlsError("x"), BrokerTooOldError("x")])
+def test_a_broker_that_lets_nobody_in_or_is_too_old_is_not_down(verify: Verify, error: BrokerUnreachableError) -> None:
+    class Closed(FakeCluster):
+        def _check(self, broker: int) -> None:
+            if broker == 2:
+                raise error
+
+    report, _ = verify(Closed({(1, T0): log_of(5), (2, T0): log_of(5)}))
+    assert report.complete and report.unreadable == {2: str(error)} and not report.missing
+
+
+@pytest.mark.spec("RPV-9X")
+def test_a_replica_that_was_damaged_stays_so_told_when_its_broker_goes_down(verify: Verify) -> None:
+    cluster = FakeCluster({(b, T0): log_of(9) for b in (1, 2)}, page=3, errors={2: "CORRUPT_MESSAGE"})
+    seen: list[int] = []
+
+    def fail_later(broker: int) -> None:
+        seen.append(broker)
+        if seen.count(1) > 1:
+            cluster.down.add(2)
+
+    cluster.before_fetch = fail_later
+    report, _ = verify(cluster)
+    assert report.complete and report.unreadable == {2: "CORRUPT_MESSAGE"}
+    assert set(report.missing) <= {2}
+
+
+@pytest.mark.spec("RPV-10X", "RPV-9X")
+def test_a_replica_whose_log_start_is_not_told_is_named(verify: Verify) -> None:
+    class Secretive(FakeCluster):
+        def offsets(
+            self, broker_id: int, partitions: Sequence[TopicPartition], timestamp_ms: int, *, committed: bool
+        ) -> Mapping[TopicPartition, int | str]:
+            found = super().offsets(broker_id, partitions, timestamp_ms, committed=committed)
+            return dict.fromkeys(partitions, "REFUSED") if broker_id == 2 else found
+
+    cluster = Secretive({(1, T0): log_of(5), (2, T0): log_of(5, start=3)}, starts={(2, T0): 3})
+    report, _ = verify(cluster)
+    assert not report.complete and report.unreadable == {2: "REFUSED"}
 
 
 @pytest.mark.spec("RPV-7X", "RPV-9X")
@@ -455,4 +497,36 @@ def test_the_worst_partition_is_the_one_with_the_largest_lag() -> None:
         worst = verifier.worst()
     finally:
         verifier.close()
-    assert (worst.partition, worst.lag, worst.offset) == (t1, 4, 5)
+    assert worst is not None and (worst.partition, worst.lag, worst.offset) == (t1, 4, 5)
+
+
+@pytest.mark.spec("RPV-4", "RPV-9X")
+def test_the_worst_partition_is_one_that_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was never read has no lag, and one that is read no more has none that is known."""
+    monkeypatch.setattr(comparison, "RETRY_S", 0.0)
+    t1 = TopicPartition("t", 1)
+    cluster = FakeCluster({(1, T0): log_of(2), (2, t1): log_of(2), (3, t1): log_of(0)})
+    places = {T0: (1,), t1: (2, 3)}
+    layout = Layout({b: ("h", b) for b in (1, 2, 3)}, places, {T0: 1, t1: 2}, places)
+    verifier = Verifier(layout, cluster)
+
+    def worst(*, down: Sequence[int] = (), errors: Sequence[int] = ()) -> tuple[TopicPartition, int] | None:
+        cluster.down, cluster.errors = set(down), dict.fromkeys(errors, "KAFKA_STORAGE_ERROR")
+        verifier.round()
+        found = verifier.worst()
+        return None if found is None else (found.partition, found.lag)
+
+    try:
+        verifier.begin(EARLIEST)
+        assert worst(down=[1], errors=[2, 3]) is None
+        assert [r.unread for r in verifier.reports] == [
+            {1: "broker 1 does not answer"},
+            dict.fromkeys((2, 3), "KAFKA_STORAGE_ERROR"),
+        ]
+        assert worst(errors=[2, 3]) == (T0, 0)
+        assert worst() == (t1, 2) and not any(r.unread for r in verifier.reports)
+        assert worst(errors=[3]) == (T0, 0), "the other has caught up, by the replica that is read"
+        assert worst(down=[2], errors=[3]) == (T0, 0)
+        assert worst(down=[1, 2, 3]) is None
+    finally:
+        verifier.close()
