@@ -1,12 +1,18 @@
 """The cleaner within the log manager: its thread, its checkpoint file, its place among truncation, deletion and failure."""
 
+import logging
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafkatool.broker.runtime.scheduler import Scheduler
+from kafkatool.broker.storage.compaction import log_cleaner
+from kafkatool.broker.storage.compaction.log_cleaner import LogCleaner
+from kafkatool.broker.storage.compaction.log_snapshot import LogSnapshot
 from kafkatool.broker.storage.directories.log_dir import LogDir
 from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.broker.storage.log.log import Log
@@ -14,7 +20,14 @@ from kafkatool.broker.storage.segment.segment import Segment
 from kafkatool.broker.storage.segment.segment_swap import SegmentCopy
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model.values import TopicPartition
-from tests.broker.storage.compaction.compacting import COMPACTED, append, cleaner_of, consumed, roll
+from tests.broker.storage.compaction.compacting import (
+    COMPACTED,
+    append,
+    cleaner_of,
+    compacted_log,
+    consumed,
+    roll,
+)
 from tests.broker.storage.logs import broker_config
 from tests.waiting import eventually
 
@@ -144,6 +157,34 @@ def test_a_checkpoint_beyond_the_log_counts_for_nothing(start: Start, tmp_path: 
     assert log is not None
     log.high_watermark = 6
     eventually(lambda: log.state.cleaned_to == 6, "the whole log to be cleaned", 60)
+
+
+@pytest.mark.spec("BRK-167")
+@pytest.mark.parametrize(("owner", "step"), [(LogCleaner, "_plan"), (log_cleaner, "CompactionRound")])
+def test_a_log_at_which_compaction_fails_in_an_unforeseen_way_holds_up_no_other(
+    tmp_path: Path, owner: Any, step: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    dirtiest, other = (compacted_log(tmp_path / name) for name in "ab")
+    append(other, [("a", "0")])
+    roll(other)
+    assert cleaner_of(other).clean_dirtiest()
+    for log in (dirtiest, other):
+        _dirty(log)
+    work = getattr(owner, step)
+
+    def failing(*arguments: Any) -> Any:
+        if any(isinstance(one, LogSnapshot) and one.log is dirtiest for one in arguments):
+            raise struct.error("unpack requires a buffer of 4 bytes")
+        return work(*arguments)
+
+    monkeypatch.setattr(owner, step, failing)
+    cleaner = LogCleaner(broker_config(), lambda: [dirtiest, other])
+    while cleaner.clean_dirtiest():
+        pass
+    assert ([r.offset for r in consumed(other)], len(consumed(dirtiest))) == ([5, 6], 6)
+    (told,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert str(dirtiest.directory) in told.getMessage() and "next start" in told.getMessage()
+    assert told.exc_info is not None, "what went wrong, for who mends it"
 
 
 @pytest.mark.spec("BRK-145")
