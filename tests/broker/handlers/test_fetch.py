@@ -569,6 +569,34 @@ def test_markers_of_transactions_are_passed_over_and_waited_behind(broker: World
     assert [e.offset for e in entries_of(only(found))] == [4]
 
 
+@pytest.mark.spec("ADM-93", "ADM-95", "BRK-167")
+@pytest.mark.parametrize("version", range(4))
+@pytest.mark.parametrize("codec", [0, 1, 2, 3])
+def test_a_batch_whose_last_records_went_with_compaction_is_passed_over_once_the_rest_is_read(
+    broker: World, client: Client, version: int, codec: int
+) -> None:
+    """Of a wrapper below its position a consumer takes nothing: it would ask for the same offset again and again."""
+    compacted = encode_batch([Record(offset, 1, b"k", b"v") for offset in range(8)], codec=codec, last_offset=9)
+    broker.follow(epoch=3).log.append_as_follower(memoryview(compacted))
+    broker.lead(epoch=4)
+
+    def asked(offset: int, limit: int = 1 << 20) -> FetchRequest:
+        topics = [FetchRequestTopic(topic="t", partitions=[wanted(0, offset, max_bytes=limit)])]
+        return FetchRequest(max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20, topics=topics)
+
+    assert entries_of(only(ask(client, version, 7)))[-1].offset == 7
+    for offset in (8, 9):
+        assert bytes(only(ask(client, version, offset)).records or b"") == b""  # type: ignore[arg-type]
+    client.send_request(fetch.API, version, asked(8))
+    eventually(lambda: bool(broker.manager.delayed.fetches), "the fetch to wait")
+    broker.produce()
+    waited: FetchResponse = client.receive_response(fetch.API, version)
+    assert [e.offset for e in entries_of(only(waited))] == [10]
+    for limit in (40, 1 << 20):
+        found: FetchResponse = client.call(fetch.API, version, asked(9, limit))
+        assert [e.offset for e in entries_of(only(found))] == [10]
+
+
 @pytest.mark.spec("ADM-95")
 def test_an_entry_larger_than_the_partitions_limit_is_cut_below_version_3_and_whole_from_it_on(
     broker: World, client: Client

@@ -75,6 +75,9 @@ class LogCleaner:
             except OSError as e:
                 self._on_io_error(snapshot, e)
                 continue
+            except Exception as e:  # noqa: BLE001 - told, and the other logs must still be cleaned
+                self._on_unforeseen(snapshot, e)
+                continue
             if plan is not None and (best is None or plan.ratio > best[1].ratio):
                 best = (snapshot, plan)
         if best is None or self._stopping.is_set():
@@ -119,12 +122,26 @@ class LogCleaner:
             log.warning("compaction of %s: %s", one.partition, e)  # its dir is offline, or descriptors are lacking
         except OSError as e:
             self._on_io_error(snapshot, e)
+        except Exception as e:  # noqa: BLE001 - likewise
+            self._on_unforeseen(snapshot, e)
         else:
             took_s = time.monotonic() - started
             size_bytes = plan.clean_bytes + plan.dirty_bytes
             log.info("%s: compacted %d bytes to %d in %.1f s", one.partition, size_bytes, size_bytes - saved, took_s)
         finally:
             offsets.clear()
+
+    def _on_unforeseen(self, snapshot: LogSnapshot, error: Exception) -> None:
+        """Leave the log as it is: chosen again and again as the dirtiest, it would keep all others from being cleaned."""
+        if not snapshot.is_current():
+            return  # it was cut where it was being read
+        self._uncleanable.add(snapshot.log)
+        log.error(
+            "%s cannot be compacted, by an error in this program: please report it. Nothing is lost, but the log grows; "
+            "after the next start compaction tries again",
+            snapshot.log.directory,
+            exc_info=error,
+        )
 
     def _on_io_error(self, snapshot: LogSnapshot, error: OSError) -> None:
         """Leave the log as it is; an error that does not pass by itself takes the dir offline."""

@@ -172,11 +172,14 @@ class LogDir:
                 # a copy may have lain in another dir's shadow while this one noted that nothing lacks
                 may_lack_data=may_lack_data or _FUTURE.fullmatch(partitions[partition].name) is not None,
             )
-            opened.state.cleaned_to = cleaned.get(partition)
+            if cleaned.get(partition, 0) <= opened.log_end_offset:  # else it was cut, or another log lay here
+                opened.state.cleaned_to = cleaned.get(partition)
             return opened
 
         with ThreadPoolExecutor(threads, "log-recovery") if threads > 1 else contextlib.nullcontext() as pool:
             self._logs = dict(zip(partitions, (pool.map if pool else map)(open_one, partitions), strict=True))
+        if any(partition in cleaned and one.state.cleaned_to is None for partition, one in self._logs.items()):
+            self.write_cleaned_offsets()  # before a log grows beyond it again: what it gets then is not clean
         if self._was_clean:  # from now on a crash must be noticed, a power cut, too
             (self.path / CLEAN_MARKER).unlink()
             sync_directory(self.path)

@@ -38,6 +38,7 @@ class LogTruncation:
             try:
                 if offset >= state.end.offset:
                     state.leader_epochs.truncate_from_end(state.end.offset)
+                    self._cap_cleaned(offset)  # of a copy, which is still behind what was clean in its log
                     return
                 log.info("%s: truncating from %d to %d", state.partition, state.end.offset, offset)
                 if offset < state.segments.first.base_offset:
@@ -120,6 +121,10 @@ class LogTruncation:
         if state.recovery_point > end:
             state.recovery_point = end
             state.services.on_recovery_point_lowered()
+        self._cap_cleaned(end)
+
+    def _cap_cleaned(self, end: int) -> None:
+        state = self._state
         if state.cleaned_to is not None and state.cleaned_to > end:
             state.cleaned_to = end
             state.services.on_cleaned_to_changed()

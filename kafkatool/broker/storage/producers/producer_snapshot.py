@@ -28,13 +28,11 @@ def write_snapshot(directory: Path, state: ProducerState) -> None:
     _HEADER.pack_into(body, 0, _VERSION, crc32c.crc32c(memoryview(body)[_CRC_FROM:]), len(state.entries))
     path = directory / f"{state.end_offset:020d}{SUFFIX}"
     beside = path.with_name(path.name + ".tmp")
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    try:
-        os.write(fd, body)
+    with beside.open("wb") as file:
+        file.write(body)
+        file.flush()
         if state.entries:  # an empty one lost in a power cut costs nothing
-            os.fsync(fd)
-    finally:
-        os.close(fd)
+            os.fsync(file.fileno())
     beside.rename(path)
 
 

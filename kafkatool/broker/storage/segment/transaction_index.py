@@ -4,6 +4,7 @@ An abort is noted in the segment's index, so that read_committed consumers can b
 Source: Kafka 1.1.1 log/TransactionIndex.scala.
 """
 
+import errno
 import os
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -37,8 +38,11 @@ class OpenTransactionIndex:
         self._entries = list(_entries(os.pread(self._file.fileno(), self._file.tell(), 0)))
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Add an entry. Raises OSError."""
-        self._file.write(_ENTRY.pack(0, *aborted))
+        """Add an entry, whole or not at all: behind a part none would be where it is looked for. Raises OSError."""
+        written = self._file.write(_ENTRY.pack(0, *aborted))
+        if written < _ENTRY.size:
+            os.ftruncate(self._file.fileno(), self._file.tell() - written)
+            raise OSError(errno.ENOSPC, f"only {written} of {_ENTRY.size} bytes could be written")
 
     def truncate(self, end_offset: int) -> None:
         """Drop the entries of markers at ``end_offset`` or after: those lie at the end. Raises OSError."""

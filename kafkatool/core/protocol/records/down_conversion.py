@@ -5,6 +5,7 @@ Source: Kafka 2.8.2 common/record/RecordsUtil.java, MemoryRecordsBuilder.java.
 
 from collections.abc import Callable, Iterator
 from itertools import chain
+from struct import Struct
 
 from kafkatool.core.errors import KafkatoolError, RecordsTooLargeError
 from kafkatool.core.protocol.codec.types import Buffer
@@ -18,6 +19,8 @@ from kafkatool.core.protocol.records.legacy import (
     encode_wrapper,
 )
 
+_OFFSET = Struct(">q")  # an entry begins with it; that of a wrapper is the last of what it holds
+
 Paced = Callable[[Iterator[Record]], Iterator[Record]]
 """Given the records of a batch, yields them with pauses, in which other threads come through."""
 
@@ -29,7 +32,8 @@ class NotConvertibleError(KafkatoolError):
 def down_converted(batch: Buffer, header: BatchHeader, magic: int, from_offset: int, paced: Paced) -> Iterator[bytes]:
     """Yield entries of format ``magic`` with the records of the one batch, whole and in order.
 
-    A compressed batch becomes one wrapper; of another, records below ``from_offset`` are left out. Markers of
+    A compressed batch becomes one wrapper, unless all that compaction left of it is below ``from_offset``: a client that
+    takes nothing of a wrapper asks for the same offset again. Of another batch records below are left out. Markers of
     transactions have no counterpart, nor have headers. A batch that needs no conversion comes as it is.
     Raises NotConvertibleError for zstd and for what decompresses to more than is allowed; CorruptRecordsError.
     """
@@ -46,7 +50,9 @@ def down_converted(batch: Buffer, header: BatchHeader, magic: int, from_offset: 
         if not header.codec:
             yield from (encode_entry(entry) for entry in entries if entry.offset >= from_offset)
         elif (first := next(entries, None)) is not None:
-            yield encode_wrapper(chain([first], entries), header.codec)
+            wrapper = encode_wrapper(chain([first], entries), header.codec)
+            if _OFFSET.unpack_from(wrapper)[0] >= from_offset:
+                yield wrapper
     except RecordsTooLargeError as e:
         raise NotConvertibleError(str(e)) from e
 

@@ -294,3 +294,19 @@ def test_a_log_that_moves_is_not_cleaned_and_goes_on_from_what_was_clean(tmp_pat
         go_on(move, manager)
         assert cleanable() == [manager.get(A)]
         assert move.partition.log.state.cleaned_to == 8
+
+
+@pytest.mark.spec("ADM-69", "BRK-167", "BRK-142")
+def test_what_the_copy_takes_from_behind_a_cut_is_not_taken_for_clean(tmp_path: Path) -> None:
+    with managed(tmp_path) as manager:
+        log = written(manager)
+        log.state.cleaned_to = 20
+        move = moving(manager, tmp_path / "2")
+        move.advance(manager, CHUNK)
+        move.partition.truncate(move.partition.leader_epoch, 10)
+        assert (log.state.cleaned_to, move.copy.log.log_end_offset < 10) == (10, True)
+        for _ in range(8):
+            log.append_as_leader(batch(2), 9)
+        go_on(move, manager)
+        assert move.partition.log is not log
+        assert (move.partition.log.log_end_offset, move.partition.log.state.cleaned_to) == (26, 10)

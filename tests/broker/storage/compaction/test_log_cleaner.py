@@ -1,12 +1,19 @@
 """The cleaner within the log manager: its thread, its checkpoint file, its place among truncation, deletion and failure."""
 
+import logging
+import os
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafkatool.broker.runtime.scheduler import Scheduler
+from kafkatool.broker.storage.compaction import log_cleaner
+from kafkatool.broker.storage.compaction.log_cleaner import LogCleaner
+from kafkatool.broker.storage.compaction.log_snapshot import LogSnapshot
 from kafkatool.broker.storage.directories.log_dir import LogDir
 from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.broker.storage.log.log import Log
@@ -14,7 +21,16 @@ from kafkatool.broker.storage.segment.segment import Segment
 from kafkatool.broker.storage.segment.segment_swap import SegmentCopy
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model.values import TopicPartition
-from tests.broker.storage.compaction.compacting import COMPACTED, append, cleaner_of, consumed, roll
+from tests.broker.replication.world import ManualScheduler
+from tests.broker.storage.compaction.compacting import (
+    COMPACTED,
+    append,
+    cleaner_of,
+    compacted_log,
+    consumed,
+    latest,
+    roll,
+)
 from tests.broker.storage.logs import broker_config
 from tests.waiting import eventually
 
@@ -144,6 +160,72 @@ def test_a_checkpoint_beyond_the_log_counts_for_nothing(start: Start, tmp_path: 
     assert log is not None
     log.high_watermark = 6
     eventually(lambda: log.state.cleaned_to == 6, "the whole log to be cleaned", 60)
+
+
+@pytest.mark.spec("BRK-167", "BRK-137")
+@pytest.mark.parametrize("crashes_again", [False, True])
+def test_what_is_written_anew_behind_a_damage_is_not_taken_for_clean(tmp_path: Path, crashes_again: bool) -> None:
+    """A tombstone there would go, and the older value, which it was never held against, come back."""
+
+    def load() -> tuple[LogManager, Log]:
+        overrides = {name.replace("_", "."): text for name, text in COMPACTED.items()} | {"delete.retention.ms": "0"}
+        config = broker_config(log_dirs=str(tmp_path))
+        manager = LogManager(config, lambda _: overrides, ManualScheduler())
+        manager.load()
+        log = manager.get_or_create(_A)
+        log.high_watermark = log.log_end_offset
+        return manager, log
+
+    manager, log = load()
+    for key in "abcd":
+        append(log, [(key, "1")])
+    roll(log)
+    assert cleaner_of(log).clean_dirtiest()
+    assert (tmp_path / _CHECKPOINT).read_text() == "0\n1\na 0 4\n"
+    manager.abandon()
+    os.truncate(tmp_path / "a-0" / f"{0:020d}.log", log.segments.first.size_bytes // 2 - 1)
+    manager, log = load()
+    assert (log.log_end_offset, log.state.cleaned_to) == (1, None)
+    for key in "abc":
+        append(log, [(key, None)])
+    roll(log)
+    if crashes_again:
+        manager.abandon()
+        manager, log = load()
+        assert log.log_end_offset == 4
+    append(log, [("e", "2")])
+    roll(log)
+    assert cleaner_of(log).clean_dirtiest()
+    assert latest(consumed(log)) == {b"e": b"2"}
+    manager.abandon()
+
+
+@pytest.mark.spec("BRK-167")
+@pytest.mark.parametrize(("owner", "step"), [(LogCleaner, "_plan"), (log_cleaner, "CompactionRound")])
+def test_a_log_at_which_compaction_fails_in_an_unforeseen_way_holds_up_no_other(
+    tmp_path: Path, owner: Any, step: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    dirtiest, other = (compacted_log(tmp_path / name) for name in "ab")
+    append(other, [("a", "0")])
+    roll(other)
+    assert cleaner_of(other).clean_dirtiest()
+    for log in (dirtiest, other):
+        _dirty(log)
+    work = getattr(owner, step)
+
+    def failing(*arguments: Any) -> Any:
+        if any(isinstance(one, LogSnapshot) and one.log is dirtiest for one in arguments):
+            raise struct.error("unpack requires a buffer of 4 bytes")
+        return work(*arguments)
+
+    monkeypatch.setattr(owner, step, failing)
+    cleaner = LogCleaner(broker_config(), lambda: [dirtiest, other])
+    while cleaner.clean_dirtiest():
+        pass
+    assert ([r.offset for r in consumed(other)], len(consumed(dirtiest))) == ([5, 6], 6)
+    (told,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert str(dirtiest.directory) in told.getMessage() and "next start" in told.getMessage()
+    assert told.exc_info is not None, "what went wrong, for who mends it"
 
 
 @pytest.mark.spec("BRK-145")

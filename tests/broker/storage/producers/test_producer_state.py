@@ -16,6 +16,7 @@ from kafkatool.broker.storage.producers.producer_state import ProducedBatch, Pro
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import BatchHeader, read_header
 from tests.broker.storage.batch_builders import batch
+from tests.broker.storage.full_disk import files_up_to
 
 _MAX = 2**31 - 1
 
@@ -189,6 +190,13 @@ def test_damaged_snapshot_is_not_believed(tmp_path: Path) -> None:
         assert read_snapshot(path) is None, at
         path.write_bytes(good[:at])
         assert read_snapshot(path) is None, at
+
+
+@pytest.mark.spec("BRK-139", "BRK-146")
+def test_a_snapshot_for_which_the_disk_has_no_room_is_not_put_in_place(tmp_path: Path) -> None:
+    with files_up_to(30), pytest.raises(OSError):
+        write_snapshot(tmp_path, _state(0))
+    assert snapshots(tmp_path) == []
 
 
 def test_snapshots_outside_the_wanted_range_are_removed(tmp_path: Path) -> None:

@@ -12,11 +12,12 @@ from kafkatool.broker.storage.batches.transaction_markers import (
 )
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.segment import segment
-from kafkatool.broker.storage.segment.transaction_index import AbortedTransaction, read_aborted
+from kafkatool.broker.storage.segment.transaction_index import AbortedTransaction, OpenTransactionIndex, read_aborted
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.records.batches import iter_batches
 from tests.broker.storage.batch_builders import batch, marker
 from tests.broker.storage.compaction.compacting import clean, compacted_log, roll
+from tests.broker.storage.full_disk import files_up_to
 from tests.broker.storage.logs import content, make_log
 
 _TRANSACTIONAL = 0x10
@@ -98,6 +99,20 @@ def test_every_one_of_several_that_overlap_each_other_is_listed(tmp_path: Path, 
             told = [(one.producer_id, one.first_offset, one.last_offset) for one in _aborted(log, start, upper)]
             assert told == [one for one in aborted if one[1] < end and one[2] >= start], (start, upper)
     assert len(_aborted(log, 0, len(steps))) == (6 if segment_bytes == "100000" else 3)
+
+
+@pytest.mark.spec("BRK-103", "BRK-146")
+def test_an_entry_for_which_the_disk_has_no_room_is_not_there_in_part(tmp_path: Path) -> None:
+    """Those that follow would be read from where they do not begin."""
+    entries = [AbortedTransaction(number, 10 * number, 10 * number + 9, 10 * number + 10) for number in range(3)]
+    index = OpenTransactionIndex(tmp_path / _INDEX)
+    index.append(entries[0])
+    with files_up_to(34 + 20), pytest.raises(OSError, match="20 of 34"):
+        index.append(entries[1])
+    assert list(read_aborted(tmp_path / _INDEX)) == entries[:1]
+    index.append(entries[2])
+    index.close()
+    assert list(read_aborted(tmp_path / _INDEX)) == [entries[0], entries[2]]
 
 
 @pytest.mark.spec("BRK-137")

@@ -33,6 +33,7 @@ def converted(batch: bytes | bytearray, magic: int, from_offset: int = 0) -> byt
 def test_gaps_of_compaction_stay_and_the_wrapper_has_the_last_records_offset(magic: int, codec: Codec) -> None:
     kept = [Record(offset, offset * 10, b"k", b"v") for offset in (12, 17, 19)]
     batch = encode_batch(kept, codec=codec, base_offset=10, last_offset=25)
+    assert converted(batch, magic, 20) == b"", "a wrapper all of which lies below is nothing to go on from"
     found = list(read_entries(converted(batch, magic, 17)))
     assert [e.offset for e in found] == ([12, 17, 19] if codec else [17, 19])
     if codec:
