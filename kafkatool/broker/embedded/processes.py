@@ -40,8 +40,17 @@ def spawn(
             stdout=sink,
             stderr=sink,
             start_new_session=True,
-            env={**os.environ, **environment},
+            env={**own_environment(), **environment},
         )
+
+
+def own_environment() -> dict[str, str]:
+    """Return this process's environment; by it a child finds kafkatool where it is not installed, but checked out."""
+    found = dict(os.environ)
+    root = Path(__file__).parents[3]
+    if (root / "pyproject.toml").is_file():
+        found["PYTHONPATH"] = os.pathsep.join(filter(None, (str(root), found.get("PYTHONPATH"))))
+    return found
 
 
 def find(program: str, marker: Path) -> psutil.Process | None:

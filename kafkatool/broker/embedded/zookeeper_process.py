@@ -139,7 +139,8 @@ class ZooKeeperProcess:
         """Have the archive made that this start lacked, in the background, for the next ones. Return if that began."""
         if self._archive is not None:
             return False
-        return class_data.make_in_background(archive_path(find_java()), [*processes.PYTHON, "-m", _ARCHIVE_MAKER])
+        maker = [*processes.PYTHON, "-m", _ARCHIVE_MAKER]
+        return class_data.make_in_background(archive_path(find_java()), maker, processes.own_environment())
 
     def answers(self) -> bool:
         """Tell whether it is serving clients now."""

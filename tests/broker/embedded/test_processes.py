@@ -11,6 +11,7 @@ import pytest
 from kafkatool.broker.embedded import processes
 from kafkatool.broker.embedded.cluster_files import ClusterFiles
 from kafkatool.broker.embedded.cluster_processes import ClusterProcesses
+from tests.paths import ROOT
 
 
 @pytest.fixture
@@ -38,6 +39,13 @@ def test_no_module_of_the_directory_that_somebody_is_in_is_taken(tmp_path: Path)
     assert command[:2] == [sys.executable, "-P"]
     ran = subprocess.run([*processes.PYTHON, "-m", "kafkatool", "--version"], cwd=tmp_path, timeout=60, check=False)
     assert ran.returncode == 0
+
+
+def test_a_checkout_that_is_not_installed_is_found_by_its_processes(tmp_path: Path) -> None:
+    bare = [sys.executable, "-S", "-P", "-c", "import kafkatool; print(kafkatool.__file__)"]  # without site-packages
+    environment = {k: v for k, v in processes.own_environment().items() if k != "PYTHONHOME"}
+    found = subprocess.run(bare, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert Path(found.stdout.strip()).parents[1] == ROOT
 
 
 def test_what_runs_of_a_cluster_is_found_by_its_directory_alone(tmp_path: Path) -> None:
