@@ -23,10 +23,11 @@ def _control(files: ClusterFiles, broker_id: int) -> Path:
 
 class _Processes(ClusterProcesses):
     def command(self, broker_id: int) -> list[str]:
-        python, minus_m, *module_and_arguments = super().command(broker_id)
+        command = super().command(broker_id)
+        module = command.index("-m") + 1
         files = self._files
         known = _journal(files, broker_id), _control(files, broker_id), files.data(broker_id)
-        return [python, minus_m, "tests.histories.power.wrapper", *map(str, known), *module_and_arguments]
+        return [*command[:module], "tests.histories.power.wrapper", *map(str, known), *command[module:]]
 
 
 class PoweredCluster(EmbeddedCluster):
