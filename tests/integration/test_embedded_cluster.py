@@ -208,6 +208,7 @@ def test_who_shares_is_asked_before_what_the_others_would_notice(directory: Path
         cluster.down()
 
 
+@pytest.mark.slow
 def test_the_port_of_a_broker_that_is_down_is_nobody_elses(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither while it is down nor while it starts, for which a busy machine takes half a minute."""
 
