@@ -11,7 +11,7 @@ from kafkatool.commands.main import kt
 from kafkatool.core.protocol.messages import alter_partition_reassignments as altering
 from kafkatool.core.protocol.messages import describe_configs, incremental_alter_configs
 from kafkatool.core.protocol.messages import list_partition_reassignments as listing
-from tests.commands.reassign.memory_cluster import Cluster, cluster_of_four
+from tests.commands.reassign.memory_cluster import Cluster
 from tests.core.client.fake_controller import FakeController
 
 pytestmark = pytest.mark.spec("ADM-4")
@@ -19,12 +19,6 @@ pytestmark = pytest.mark.spec("ADM-4")
 RATES = {"leader.replication.throttled.rate": "1", "follower.replication.throttled.rate": "1"}
 LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 LISTS = {"leader.replication.throttled.replicas": "0:1", "follower.replication.throttled.replicas": "0:3"}
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with cluster_of_four() as running:
-        yield running
 
 
 @pytest.fixture

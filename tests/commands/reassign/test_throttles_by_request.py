@@ -1,6 +1,6 @@
 """Throttles of ``kt reassign --bootstrap-server``: none is left by what never began, none is taken from what goes on."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +12,11 @@ from kafkatool.core.protocol.messages import alter_partition_reassignments as al
 from kafkatool.core.protocol.messages import describe_log_dirs, incremental_alter_configs
 from kafkatool.core.protocol.messages.alter_configs import AlterConfigsResult
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from tests.commands.reassign.memory_cluster import Cluster, cluster_of_four
+from tests.commands.reassign.memory_cluster import Cluster
 
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
 LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with cluster_of_four() as running:
-        yield running
-
-
-@pytest.fixture
-def hurried(tmp_path: Path) -> Path:
-    """Properties of a client that does not try again."""
-    file = tmp_path / "client.properties"
-    file.write_text("retries=0\n")
-    return file
 
 
 def plan_of(path: Path, moves: dict[int, list[int]], dirs: Sequence[str] = ()) -> Path:

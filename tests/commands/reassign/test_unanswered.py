@@ -15,14 +15,8 @@ import pytest
 from kafkatool.core.protocol.messages import alter_partition_reassignments as altering
 from kafkatool.core.protocol.messages import list_partition_reassignments as listing
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from tests.commands.reassign.memory_cluster import Cluster, cluster_of_four
+from tests.commands.reassign.memory_cluster import Cluster
 from tests.waiting import eventually
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with cluster_of_four() as running:
-        yield running
 
 
 @pytest.fixture
@@ -30,14 +24,6 @@ def plan(tmp_path: Path) -> Path:
     file = tmp_path / "plan.json"
     partitions = [{"topic": "t", "partition": p, "replicas": [3, 2]} for p in (0, 1, 2)]
     file.write_bytes(orjson.dumps({"version": 1, "partitions": partitions}))
-    return file
-
-
-@pytest.fixture
-def hurried(tmp_path: Path) -> Path:
-    """Properties of a client that does not try again."""
-    file = tmp_path / "client.properties"
-    file.write_text("retries=0\n")
     return file
 
 

@@ -103,7 +103,8 @@ def propose(
             for t, a in assignments.items()
         }
         proposed = {TopicPartition(t, p): tuple(r) for t, a in spread.items() for p, r in sorted(a.items())}
-    moving = [p for p in planned if p in view.moving]
+    under_way = view.moving
+    moving = [p for p in planned if p in under_way]
     return Proposal(
         current,
         proposed,
