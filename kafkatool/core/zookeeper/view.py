@@ -66,7 +66,7 @@ class ClusterView:
         Before Kafka 2.4 the controller adds the target to what is assigned, and notes nowhere what of it is new.
         """
         topic = self.topics[partition.topic]
-        if partition.partition in topic.being_moved:
+        if topic.is_moved(partition.partition):
             return topic.move_of(partition.partition).origin
         assigned = tuple(topic.assignment[partition.partition])
         asked = (self.reassignment or {}).get(partition)

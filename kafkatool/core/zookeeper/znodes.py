@@ -169,12 +169,17 @@ class TopicZnode:
         """Return the same node with another assignment; version, topic_id and unknown keys stay (Z-13)."""
         return type(self)(dict(sorted(assignment.items())), self.raw)
 
+    def is_moved(self, number: int) -> bool:
+        """Tell whether Kafka >= 2.4 has noted the partition to be moving, of whichever kind the move is (KIP-455)."""
+        key = str(number)
+        return any(noted.get(key) for moves in _MOVES if isinstance(noted := self.raw.get(moves), dict))
+
     @property
     def being_moved(self) -> frozenset[int]:
-        """Return the partitions that Kafka >= 2.4 has noted to be moving, of whichever kind the move is (KIP-455)."""
-        noted = [value for key in _MOVES if isinstance(value := self.raw.get(key), dict)]
-        found = frozenset(int(p) for moves in noted for p, brokers in moves.items() if brokers and p.isdecimal())
-        return found.intersection(self.assignment)
+        """Return the partitions that ``is_moved`` is true of."""
+        if not any(map(self.raw.get, _MOVES)):
+            return frozenset()
+        return frozenset(filter(self.is_moved, self.assignment))
 
     def added(self, number: int, target: Collection[int] = ()) -> frozenset[int]:
         """Return the brokers that a move adds to the partition; ``target``: those its move by znode wants (ADM-75).
