@@ -5,10 +5,10 @@ stdout stays the five lines that scripts parse (RSN-4), unless --out names a fil
 
 import random
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkatool.commands.reassign.modes import Mode
 from kafkatool.commands.reassign.rows import COLUMNS, items
@@ -35,6 +35,9 @@ from kafkatool.core.planner.plan_files import (
 from kafkatool.core.planner.strategy import Strategy
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.view import ClusterView
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 EXPLAINED_COLUMNS: Final = (
     *("reason", "copies_to"),
@@ -81,18 +84,31 @@ class Generate(Mode):
         return brokers, exclude
 
     def show(self, view: ClusterView, topics: Sequence[str], brokers: Sequence[int], exclude: Sequence[int]) -> int:
-        """Plan for the cluster as it was read, and show that."""
-        found = proposal.propose(
-            view,
-            topics,
-            brokers,
-            rack_aware=not self.disable_rack_aware,
-            rng=random.SystemRandom(),
-            strategy=Strategy(self.strategy or Strategy.KAFKA),
-            exclude=exclude,
-            replication_factor=self.replication_factor,
-        )
-        cluster_id = view.cluster_id
+        """Plan for the cluster as it was read, and show that, with the sizes that brokers tell meanwhile."""
+        # it needs the wire protocol: others start without it
+        from concurrent.futures import ThreadPoolExecutor
+
+        from kafkatool.core.operations.reassignment.replica_sizes import read_sizes
+
+        access, unseen = broker_access(), self.out.unseen
+        with ThreadPoolExecutor(1, thread_name_prefix="kt-sizes-of-plan") as asking:
+            sizes = None
+            if self.out.is_text or self.explain:
+                sizes = asking.submit(read_sizes, view.brokers.values(), view.partitions(), access, unseen=unseen)
+            found = proposal.propose(
+                view,
+                topics,
+                brokers,
+                rack_aware=not self.disable_rack_aware,
+                rng=random.SystemRandom(),
+                strategy=Strategy(self.strategy or Strategy.KAFKA),
+                exclude=exclude,
+                replication_factor=self.replication_factor,
+            )
+            self._show(found, view.cluster_id, sizes)
+        return 0
+
+    def _show(self, found: Proposal, cluster_id: str | None, sizes: "Future[dict[TopicPartition, int]] | None") -> None:
         self._note_moving(found)
         if self.replication_factor is None and self.strategy != Strategy.MINIMAL:
             for topic in found.uneven_topics:
@@ -102,15 +118,19 @@ class Generate(Mode):
         if self.out_file is not None:
             write_file(self.out_file, plan_json(found.proposed))
         if self.out.is_text:
-            rows = self._consequences(found, beside=lambda: self._show_plan(found))
+            self._show_plan(found)
+        rows: Sequence[BrokerConsequences] = ()
+        if sizes is not None:
+            self.out.is_listing = True  # the plan is whole without the sizes
+            rows = broker_consequences(found.current, found.proposed, found.targets, sizes.result())
+        if self.out.is_text:
             self._note_consequences(found, rows)
-            return 0
+            return
         moves = items(found.proposed, found.current, Status.PENDING)
         if self.explain:
             moves = [{**i, **_reason_fields(found, p)} for i, p in zip(moves, found.proposed, strict=True)]
-            moves += [asdict(row) for row in self._consequences(found)]
+            moves += [asdict(row) for row in rows]
         self.out.show(Answer((), moves, (*COLUMNS, *(EXPLAINED_COLUMNS if self.explain else ())), cluster_id))
-        return 0
 
     def _note_moving(self, found: Proposal) -> None:
         """Say which partitions are on the move, and what they are planned from."""
@@ -134,21 +154,6 @@ class Generate(Mode):
         else:
             many = in_number(len(found.proposed), "partition", "partitions")
             self.out.line(f"{many} planned: {self.out_file}")
-
-    def _consequences(self, found: Proposal, beside: Callable[[], None] = lambda: None) -> Sequence[BrokerConsequences]:
-        """Count what the plan means, with the sizes that brokers tell; ``beside`` is done while they look."""
-        # it needs the wire protocol: others start without it
-        from concurrent.futures import ThreadPoolExecutor
-
-        from kafkatool.core.operations.reassignment.replica_sizes import read_sizes
-
-        self.out.is_listing = True  # the plan is whole without the sizes
-        copied = [p for p, to in found.proposed.items() if not set(to) <= set(found.current[p])]
-        access, unseen = broker_access(), self.out.unseen
-        with ThreadPoolExecutor(1, thread_name_prefix="kt-sizes-of-plan") as asking:
-            sizes = asking.submit(read_sizes, found.brokers.values(), copied, access, unseen=unseen)
-            beside()
-            return broker_consequences(found.current, found.proposed, found.targets, sizes.result())
 
     def plan_text(self, moves: Moves) -> str:
         """Write a plan as it is shown."""

@@ -10,54 +10,24 @@ from kafkatool.core.planner.kafkas import plan_like_new
 from kafkatool.core.planner.minimal import plan_minimal
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.planner.strategy import Strategy
-from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
-from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.view import ClusterView
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """A plan for whole topics. ``uneven_topics`` have partitions of different replica counts (RSN-3).
 
-    ``targets`` are the brokers planned for, ``brokers`` all that are registered. ``current`` has of what is ``moving`` the
-    replicas from before the move, and of ``untold`` ones, whose origin nothing tells, those to come: all together are more
-    than anybody wants, and would be as many more after that plan, or as a way back.
+    ``targets`` are the brokers planned for. ``current`` has of what is ``moving`` the replicas from before the move, and of
+    ``untold`` ones, whose origin nothing tells, those to come: all together are more than anybody wants, and would be as many
+    more after that plan, or as a way back.
     """
 
     current: Moves
     proposed: Moves
     uneven_topics: tuple[str, ...]
     targets: Mapping[int, BrokerInfo]
-    brokers: Mapping[int, BrokerInfo]
     moving: tuple[TopicPartition, ...] = ()
     untold: tuple[TopicPartition, ...] = ()
-
-
-def generate(
-    zk: ZooKeeper,
-    topics: Sequence[str],
-    broker_ids: Sequence[int],
-    *,
-    rack_aware: bool,
-    rng: random.Random,
-    strategy: Strategy = Strategy.KAFKA,
-    exclude: Collection[int] = (),
-    replication_factor: int | None = None,
-) -> Proposal:
-    """Plan the topics over the listed brokers less ``exclude`` (RSN-3, RSN-26X, RSN-28X); writes nothing.
-
-    ``rng`` gives ASG-3's two numbers to Kafka's strategy. Raises RefusedError: unknown topics or brokers (RSN-17X), too
-    few brokers, racks.
-    """
-    return propose(
-        read_cluster(zk, topics, states=False),
-        topics,
-        broker_ids,
-        rack_aware=rack_aware,
-        rng=rng,
-        strategy=strategy,
-        exclude=exclude,
-        replication_factor=replication_factor,
-    )
 
 
 def propose(
@@ -71,7 +41,11 @@ def propose(
     exclude: Collection[int] = (),
     replication_factor: int | None = None,
 ) -> Proposal:
-    """Plan the same for a cluster that was read, whichever way. Raises RefusedError."""
+    """Plan the topics over the listed brokers less ``exclude`` (RSN-3, RSN-26X, RSN-28X).
+
+    ``rng`` gives ASG-3's two numbers to Kafka's strategy. Raises RefusedError: unknown topics or brokers (RSN-17X), too
+    few brokers, racks.
+    """
     if unknown := [t for t in topics if t not in view.topics]:
         raise RefusedError(f"List of topics to reassign contains topics that do not exist: {','.join(unknown)}")
     wanted = sorted(set(broker_ids).difference(exclude))
@@ -110,7 +84,6 @@ def propose(
         proposed,
         uneven,
         targets,
-        view.brokers,
         tuple(p for p in moving if origins[p] is not None),
         tuple(p for p in moving if origins[p] is None),
     )

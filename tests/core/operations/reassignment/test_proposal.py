@@ -7,17 +7,24 @@ import pytest
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.model.assignment import assign_replicas
 from kafkatool.core.model.values import BrokerInfo
-from kafkatool.core.operations.reassignment.proposal import generate
+from kafkatool.core.operations.reassignment.proposal import Proposal, propose
+from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.core.operations.reassignment.plans import NINE, plan, tp
 from tests.core.zookeeper import cluster_nodes as nodes
+
+
+def generate(zk: ZooKeeper, topics: list[str], brokers: list[int], seed: int) -> Proposal:
+    """Propose a plan for what stands in ZooKeeper."""
+    view = read_cluster(zk, topics, states=False)
+    return propose(view, topics, brokers, rack_aware=True, rng=random.Random(seed))
 
 
 @pytest.mark.spec("RSN-3", "ASG-10")
 def test_generate_spreads_the_topic_over_the_listed_brokers_and_writes_nothing(zk: ZooKeeper) -> None:
     nodes.make_cluster(zk, topics={"t": NINE})
     before = nodes.tree(zk)
-    proposals = [generate(zk, ["t"], [3, 2], rack_aware=True, rng=random.Random(seed)) for seed in range(20)]
+    proposals = [generate(zk, ["t"], [3, 2], seed) for seed in range(20)]
     wanted = plan({p: (3 - p % 2,) for p in range(9)})
     assert all(proposal.current == plan(NINE) for proposal in proposals)
     assert any(proposal.proposed == wanted for proposal in proposals)  # start 1: the seed's plan
@@ -45,7 +52,7 @@ def test_each_topic_is_planned_as_a_new_one_over_the_listed_brokers_in_the_order
     }
     drawn = set()
     for seed in range(50):
-        found = generate(zk, list(topics), [10, 9, 2], rack_aware=True, rng=random.Random(seed)).proposed
+        found = generate(zk, list(topics), [10, 9, 2], seed).proposed
         drawn.add(found[tp(0, "pairs")])
         for topic, plans in new.items():
             assert {p.partition: replicas for p, replicas in found.items() if p.topic == topic} in plans
@@ -60,7 +67,7 @@ def test_generate_names_topics_of_uneven_replica_counts_and_takes_partition_0s(z
         "first has most": {0: (1, 2), 1: (1,), 2: (3,)},
     }
     nodes.make_cluster(zk, topics=topics)
-    found = generate(zk, list(topics), [1, 2, 3], rack_aware=True, rng=random.Random(1))
+    found = generate(zk, list(topics), [1, 2, 3], 1)
     assert found.uneven_topics == ("first has fewest", "first has most")
     assert {p: len(r) for p, r in found.proposed.items()} == {
         tp(p, topic): len(assignment[0]) for topic, assignment in topics.items() for p in assignment
@@ -80,5 +87,5 @@ def test_generate_refuses_what_kafka_drops_silently(
 ) -> None:
     nodes.make_cluster(zk, topics={"t": NINE})
     with pytest.raises(RefusedError) as refused:
-        generate(zk, topics, brokers, rack_aware=True, rng=random.Random(1))
+        generate(zk, topics, brokers, 1)
     assert str(refused.value) == message
