@@ -17,9 +17,9 @@ from kafkatool.core.zookeeper.view import ClusterView
 class Proposal:
     """A plan for whole topics. ``uneven_topics`` have partitions of different replica counts (RSN-3).
 
-    ``targets`` are the brokers planned for. ``current`` has of what is ``moving`` the replicas from before the move, and of
-    ``untold`` ones, whose origin nothing tells, those to come: all together are more than anybody wants, and would be as many
-    more after that plan, or as a way back.
+    ``targets`` are the brokers planned for. ``current`` has of what is ``moving`` the replicas from before the move, and
+    of ``untold`` ones, whose origin nothing tells, those to come: all together are more than anybody wants, and would be as
+    many more after that plan, or as a way back.
     """
 
     current: Moves
