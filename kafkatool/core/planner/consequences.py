@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from kafkatool.core.model.values import BrokerInfo, TopicPartition, join_ids, leaders_by_preference
 from kafkatool.core.planner.plan_files import Moves
@@ -61,7 +62,7 @@ def broker_consequences(
 
 
 def _replicas(moves: Moves) -> Counter[int]:
-    return Counter(b for replicas in moves.values() for b in replicas)
+    return Counter(chain.from_iterable(moves.values()))
 
 
 def reason(before: tuple[int, ...], after: tuple[int, ...], targets: Mapping[int, BrokerInfo]) -> str | None:
