@@ -103,8 +103,8 @@ def main() -> int:
     world = World(directory, FLUSHED if given.flushed else {})
     kinds = given.faults.split(",") if given.faults else ()
     drawn = steps_of(given.seed, BROKERS, kinds) if kinds else steps(given.seed, BROKERS)
+    world.up()
     try:
-        world.up()
         play(world, itertools.islice(drawn, given.steps), time.monotonic() + given.minutes * 60)
     except BaseException:
         print(f"seed {given.seed} failed; the logs are kept in {directory}", file=sys.stderr)

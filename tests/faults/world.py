@@ -75,25 +75,31 @@ class World:
         }
 
     def up(self) -> None:
-        for broker_id in BROKERS:
-            data = self.cluster.files.data(broker_id)
-            data.mkdir(parents=True)
-            command = ["mount", "-t", "tmpfs", "-o", f"size={_DISK}", "tmpfs", str(data)]
-            if subprocess.run(command, capture_output=True, check=False).returncode == 0:
-                self._mounted.append(data)
-            self.cluster.settle(broker_id)
-        self.cluster.up()
-        self.zk = ZooKeeper(self.cluster.zookeeper, session_timeout_ms=60_000, connection_timeout_ms=60_000).start()
+        """Start everything; where that fails nothing is left, as nobody has what could be ended."""
+        try:
+            for broker_id in BROKERS:
+                data = self.cluster.files.data(broker_id)
+                data.mkdir(parents=True)
+                command = ["mount", "-t", "tmpfs", "-o", f"size={_DISK}", "tmpfs", str(data)]
+                if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+                    self._mounted.append(data)
+                self.cluster.settle(broker_id)
+            self.cluster.up()
+            self.zk = ZooKeeper(self.cluster.zookeeper, session_timeout_ms=60_000, connection_timeout_ms=60_000).start()
+        except BaseException:
+            self.down()
+            raise
 
     def down(self) -> None:
         """End everything, whatever state it is in."""
-        if hasattr(self, "zk"):
-            self.zk.close()
-        self.cluster.down(gentle=False)
-        for proxy in (*self.doors.values(), *self.sessions.values()):
-            proxy.close()
-        for data in self._mounted:
-            subprocess.run(["umount", "-l", str(data)], check=False)
+        with contextlib.ExitStack() as ends:  # the last first, each whatever became of the others
+            while self._mounted:
+                ends.callback(subprocess.run, ["umount", "-l", str(self._mounted.pop())], check=False)
+            for proxy in (*self.doors.values(), *self.sessions.values()):
+                ends.callback(proxy.close)
+            ends.callback(self.cluster.down, gentle=False)
+            if hasattr(self, "zk"):
+                ends.callback(self.zk.close)
 
     # --- steps --------------------------------------------------------------------------------------------------
 
