@@ -121,5 +121,6 @@ def _witnesses(observed: Iterable[Observation]) -> tuple[Witness, ...]:
     """Return each broker's first line, as controller and as itself apart."""
     first: dict[tuple[int, str], Witness] = {}
     for o in sorted(observed):
-        first.setdefault((o.actor_id, o.actor), Witness(o.actor_id, o.actor, o.time, o.source, o.line))
+        if (o.actor_id, o.actor) not in first:
+            first[o.actor_id, o.actor] = Witness(o.actor_id, o.actor, o.time, o.source, o.line)
     return tuple(sorted(first.values(), key=lambda w: (w.time, w.role != "controller", w.broker)))

@@ -207,6 +207,9 @@ def _attach(o: Observation, by_content: Mapping[_Known, Sequence[State]]) -> boo
     alike = by_content.get((o.leader, frozenset(o.isr or ())))
     if not alike:
         return False
+    if len(alike) == 1:
+        alike[0].observations.append(o)
+        return True
     if len(alike) > MOST_ALIKE:
         later = max(bisect_left(alike, o.time, key=lambda s: s.observations[0].time) - MOST_ALIKE // 2, 0)
         alike = alike[later : later + MOST_ALIKE]

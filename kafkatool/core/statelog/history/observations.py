@@ -1,10 +1,10 @@
 """Observations: what one line says of one partition, the raw material of facts (SCL-17X). Pure functions."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from operator import itemgetter
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from kafkatool.core.statelog.lines.details import Details, read_numbers, read_recovery_state
@@ -64,6 +64,7 @@ class Observation(NamedTuple):
     event: str
     actor: str
     actor_id: int
+    targets: tuple[int, ...] = ()
     controller: int | None = None
     epoch: int | None = None
     leader: int | None = None
@@ -73,7 +74,6 @@ class Observation(NamedTuple):
     state_epoch: int | None = None
     replicas: tuple[int, ...] | None = None
     topic_id: str | None = None
-    targets: tuple[int, ...] = ()
     text: str | None = None
     recovery: str | None = None
     adding: tuple[int, ...] | None = None
@@ -89,22 +89,30 @@ def _restored(values: tuple[Any, ...]) -> Observation:
     return tuple.__new__(Observation, values)
 
 
-Said = tuple[Any, ...]
-"""What a line says: the values of an Observation from ``event`` on. Many lines say the same, and share it."""
+Said = tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]
+"""What a line says: the values of an Observation from ``event`` on. Many lines say the same, and share it.
 
-Heard = tuple[str, int, str, int, int, int, Said]
-"""Topic and partition, time, log, offset and line: an Observation on its way from the first round to the second."""
+In three parts: who says what kind of thing to whom (to ``targets``), what (to ``topic_id``), and the rest.
+"""
 
-_SAID: Final = Observation._fields[4:]
-_AT: Final = {name: at for at, name in enumerate(_SAID)}
-_CONTENT, _TARGETS, _LEADER_EPOCH, _TEXT = _AT["controller"], _AT["targets"], _AT["leader_epoch"], _AT["text"]
+Heard = tuple[str, int, str, int, int, int, int, Said]
+"""Topic, partition, time, log, offset, chunk, and line in it: an Observation on its way between the rounds."""
+
+_AT: Final = {name: at for at, name in enumerate(Observation._fields[4:])}
+_WHAT, _REST = _AT["controller"], _AT["text"]
+_LEADER_EPOCH: Final = _AT["leader_epoch"] - _WHAT
 _NOT_OF_IGNORED: Final = ("leader", "leader_epoch", "isr", "partition_epoch")
+
+
+def said_in(values: Sequence[Any]) -> Said:
+    """Return those values of an Observation, from ``event`` on, as what a line says."""
+    return tuple(values[:_WHAT]), tuple(values[_WHAT:_REST]), tuple(values[_REST:])
 
 
 class Statement:
     """What lines of one shape say of partitions: which values of an Observation stand where, and those that are given."""
 
-    __slots__ = ("_given", "_readers", "_spans", "explains", "words_of")
+    __slots__ = ("_given", "_readers", "_spans", "explains", "places")
 
     def __init__(self, details: Details, event: str, actor_id: slice) -> None:
         """Take the details of the shape, and the event and the writer's place among them, which are there."""
@@ -128,32 +136,32 @@ class Statement:
         if event in IGNORED:
             places |= dict.fromkeys(_NOT_OF_IGNORED, (None, int))
         told = [(_AT[name], at, read) for name, (at, read) in places.items() if at is not None]
-        self._readers = [(at, read) for at, _, read in told]
-        # Twice the writer, which a single one would not be a tuple of.
-        self.words_of: Callable[[bytes], tuple[bytes, ...]] = itemgetter(*(place for _, place, _ in told), actor_id)
-        """Returns of a line the words that all it says is in, but for what went wrong (``explains``)."""
+        self._readers = told
+        self.places = [place for _, place, _ in told]
+        """Where in a line the words are that all it says is in, but for what went wrong (``explains``)."""
         self.explains = event in FAILURES or event in IGNORED or event == DISK_FAILED
         given: dict[str, Any] = {"event": event, "actor": details.actor, "targets": (), "mode": details.shape.mode}
         given["text"] = None if self.explains else details.from_state
-        self._given = [given.get(name) for name in _SAID]
+        self._given = [given.get(name) for name in _AT]
         self._spans = details.shape.spans
 
     @property
     def tells_isr(self) -> bool:
         """Tell if the lines have a partition's ISR and are of those that tell also of the leader's own changes."""
-        isr_told = any(at == _AT["isr"] for at, _ in self._readers)
+        isr_told = any(at == _AT["isr"] for at, _, _ in self._readers)
         return isr_told and self._given[_AT["event"]] in ("metadata_cached", "update_metadata_sent")
 
-    def read(self, words: tuple[bytes, ...]) -> Said:
-        """Return what is said in those words."""
+    def read(self, line: bytes) -> Said:
+        """Return what a line says, but for what went wrong."""
         said = self._given.copy()
-        for (at, read), text in zip(self._readers, words, strict=False):
-            said[at] = read(text)
-        return tuple(said)
+        for at, place, read in self._readers:
+            said[at] = read(line[place])
+        return said_in(said)
 
     def explained(self, said: Said, record: Record) -> Said:
         """Return it with what went wrong, in the words of the record."""
-        return (*said[:_TEXT], _words(record), *said[_TEXT + 1 :])
+        who, what, (_, *rest) = said
+        return who, what, (_words(record), *rest)
 
     def partitions(self, line: bytes) -> Iterator[tuple[str, int]]:
         """Yield topic and number of the partitions that a line names."""
@@ -173,10 +181,10 @@ def observe(record: Record, source: int, line: int) -> Iterator[tuple[str, int, 
     """Yield topic, partition and observation for each partition that a record says something of."""
     statement = statement_of(record.details)
     if statement is not None:
-        said = statement.read(statement.words_of(record.line))
+        said = statement.read(record.line)
         if statement.explains:
             said = statement.explained(said, record)
-        observation = Observation(record.time.decode("latin-1"), source, record.offset, line, *said)
+        observation = Observation(record.time.decode("latin-1"), source, record.offset, line, *chain(*said))
         for topic, partition in statement.partitions(record.line):
             yield topic, partition, observation
 
@@ -188,13 +196,12 @@ def drop_repeats(observed: Iterable[Heard]) -> Iterator[Heard]:
     """
     latest: dict[tuple[object, ...], tuple[object, ...]] = {}
     for heard in observed:
-        topic, partition, _, source, _, _, said = heard
-        event, actor, actor_id = said[:_CONTENT]
-        key, content = (topic, partition, source, actor, actor_id, event, said[_TARGETS]), said[_CONTENT:_TARGETS]
-        if event == "replica_created":
-            latest.pop((topic, partition, source, actor, actor_id, "follower_started", ()), None)
-        if said[_LEADER_EPOCH] is None or latest.get(key) != content:
-            latest[key] = content
+        topic, partition, _, source, _, _, _, (who, what, _) = heard
+        key = topic, partition, source, who
+        if who[0] == "replica_created":
+            latest.pop((topic, partition, source, ("follower_started", *who[1:])), None)
+        if what[_LEADER_EPOCH] is None or latest.get(key) != what:
+            latest[key] = what
             yield heard
 
 

@@ -1,6 +1,7 @@
 """The logs as a whole: which brokers and controllers wrote when, lines of each kind. Pure; added up from chunks."""
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -11,12 +12,14 @@ from kafkatool.core.statelog.history.observations import Heard, Said, join_into,
 from kafkatool.core.statelog.history.visibility import HOUR_LENGTH, Hours, Visibility, visibility_of
 from kafkatool.core.statelog.lines.details import Details
 from kafkatool.core.statelog.lines.selection import Counts, Selection
-from kafkatool.core.statelog.sources.chunks import Record
+from kafkatool.core.statelog.sources.chunks import Chunk, Record
 
 UNKNOWN = "unknown form"
 """Stands for the event in a record of unknown form."""
 
 _NOWHERE = slice(0, 0)
+_NO_MINUTE = b"no time begins so"
+_DIGIT = re.compile(rb"\d")
 MOST_SAID = 20_000
 """What lines say is remembered for so many of them, some 15 MB: of a chunk's lines few say what none said before."""
 
@@ -100,72 +103,94 @@ def near_topics(topic: str, names: Iterable[str]) -> list[str]:
 
 
 def observe_chunk(
-    records: Iterable[Record], source: int, selection: Selection, overview: Overview, minutes: Counter[bytes]
+    records: Iterable[Record], chunk: Chunk, selection: Selection, overview: Overview, minutes: Counter[bytes]
 ) -> Iterator[Heard]:
-    """Yield what the records of one chunk say of the partitions selected.
+    """Yield what the records of a chunk say of the partitions selected.
 
     ``overview``, and ``minutes`` (lines in each), are complete when the iteration is over.
     """
-    activity: dict[tuple[bytes, bytes, bytes], list[Any]] = {}
+    number, source = chunk.number, chunk.source
     others: set[str] = set()
     wanted = selection.partition_filter()
     start, end = selection.start_time.encode(), selection.end_time.encode()
     kinds: dict[int, _Kind] = {}
     learnt = 0
+    minute = _NO_MINUTE  # of the last line in time, and how many lines there were of it so far
+    in_minute = 0
     for record in records:
         time, offset, line_number, line, details, _ = record
-        kind = kinds.get(id(details)) or kinds.setdefault(id(details), _Kind(details))
-        kind.lines += 1
+        kind = kinds.get(id(details)) or kinds.setdefault(id(details), _Kind(details, line))
         in_time = start <= time <= end
         if in_time:
+            if not time.startswith(minute):
+                minutes[minute] += in_minute
+                minute, in_minute = time[:MINUTE_LENGTH], 0
+            in_minute += 1
             kind.in_time += 1
-            minutes[time[:MINUTE_LENGTH]] += 1
         if kind.who_of is not None:
             key = kind.who_of(line)
-            if in_time:
-                kind.seen.add((key[0], time[:HOUR_LENGTH]))
-            so_far = activity.get(key)
+            so_far = kind.activity.get(key)
             if so_far is None:
-                activity[key] = [1, time, time]
-            else:
-                so_far[0] += 1
-                if time > so_far[2]:
-                    so_far[2] = time
-                elif time < so_far[1]:
-                    so_far[1] = time
+                so_far = kind.activity[key] = [0, time, time, None]
+            so_far[0] += 1
+            if time > so_far[2]:
+                so_far[2] = time
+            elif time < so_far[1]:
+                so_far[1] = time
+            if in_time and so_far[3] is not minute:
+                so_far[3] = minute
+                kind.seen.add((key[0], time[:HOUR_LENGTH]))
+        else:
+            kind.by_nobody += 1
         statement = kind.statement
         if statement is None or time > end:
             continue
-        words = statement.words_of(line)
+        words = kind.words_of(line)
         said = kind.said.get(words)
         if said is None:
-            if learnt == MOST_SAID:
-                learnt = 0
-                for one in kinds.values():
-                    one.said.clear()
             learnt += 1
-            said = kind.said[words] = statement.read(words)
+            said = kind.said[words] = statement.read(line)
         if statement.explains:
             said = statement.explained(said, record)
         at = time.decode("latin-1")
-        for topic, partition in statement.partitions(line):
+        name = line[kind.name_at] if kind.name_at is not None else None
+        named = kind.named.get(name)
+        if named is None:
+            named = [(topic, partition, wanted(topic, partition)) for topic, partition in statement.partitions(line)]
+            if name is not None:
+                learnt += 1
+                kind.named[name] = named
+        for topic, partition, is_wanted in named:
             overview.isr_passed_on += kind.tells_isr
-            if wanted(topic, partition):
-                yield topic, partition, at, source, offset, line_number, said
+            if is_wanted:
+                yield topic, partition, at, source, offset, number, line_number, said
             else:
                 others.add(topic)
+        if learnt >= MOST_SAID:
+            learnt = 0
+            for one in kinds.values():
+                one.said.clear()
+                one.named.clear()
+    if in_minute:
+        minutes[minute] += in_minute
+    del minutes[_NO_MINUTE]
+    activity: dict[tuple[bytes, bytes, bytes], Activity] = {}
     for kind in kinds.values():
+        lines = kind.by_nobody
+        for key, (written, first, last, _) in kind.activity.items():
+            own = Activity(written, first.decode("latin-1"), last.decode("latin-1"))
+            activity[key] = activity[key].joined(own) if key in activity else own
+            lines += written
         shape = kind.details.shape
         if shape.foreign:
             continue
         overview.hours.note(shape, {(int(actor), hour.decode("latin-1")) for actor, hour in kind.seen})
         if kind.in_time:
             overview.events[shape.event or UNKNOWN] += kind.in_time
-        overview.unknown_records += kind.lines if shape.event is None else 0
+        overview.unknown_records += lines if shape.event is None else 0
     if selection.topic is not None:
         overview.near.update(near_topics(selection.topic, others))
-    for (actor, controller, epoch), (lines, first, last) in activity.items():
-        own = Activity(lines, first.decode("latin-1"), last.decode("latin-1"))
+    for (actor, controller, epoch), own in activity.items():
         part = Overview(own.first, own.last, {int(actor): own})
         if epoch:
             (part.controllers if int(actor) == int(controller) else part.heard)[int(epoch), int(controller)] = own
@@ -175,16 +200,40 @@ def observe_chunk(
 class _Kind:
     """The lines of one shape in a chunk: how many there are, and where what is wanted of them stands."""
 
-    __slots__ = ("details", "in_time", "lines", "said", "seen", "statement", "tells_isr", "who_of")
+    __slots__ = (
+        *("activity", "by_nobody", "details", "in_time", "name_at", "named", "said", "seen", "statement", "tells_isr"),
+        *("who_of", "words_of"),
+    )
 
-    def __init__(self, details: Details) -> None:
+    def __init__(self, details: Details, line: bytes) -> None:
+        """Take the details of the shape, and one of its lines."""
         self.details = details  # and so its id stays its own
-        self.lines = self.in_time = 0
+        self.in_time = self.by_nobody = 0
+        self.activity: dict[tuple[bytes, bytes, bytes], list[Any]] = {}
+        """By ``who_of``: lines, their first and last time, and the last minute in which there was one."""
         self.seen: set[tuple[bytes, bytes]] = set()
-        self.said: dict[tuple[bytes, ...], Said] = {}  # by its words
+        self.said: dict[bytes | tuple[bytes, ...], Said] = {}  # by its words
+        self.named: dict[bytes | None, list[tuple[str, int, bool]]] = {}  # by the words; whether it is wanted
         by_itself = details.actor == "controller" or details.sender is None
         sender = details.actor_id if by_itself else details.sender
         # Writer, controller whose request it is about, and its epoch; None: nobody says that he wrote it.
         self.who_of = itemgetter(details.actor_id, sender, details.epoch or _NOWHERE) if details.actor_id else None
         self.statement = statement_of(details)
         self.tells_isr = self.statement is not None and self.statement.tells_isr
+        if self.statement is not None:
+            self.words_of = itemgetter(*_joined(self.statement.places, line))
+            span, *others = details.shape.spans
+            # Of lines with many partitions hardly any two name the same.
+            self.name_at = None if others else slice(span.topic_start, span.partition_end)
+
+
+def _joined(places: Iterable[slice], line: bytes) -> list[slice]:
+    """Return fewer slices with the same in them: where no digit is between two, all lines of a shape are the same there."""
+    joined: list[slice] = []
+    for place in sorted(places, key=lambda at: (at.start, at.stop)):
+        last = joined[-1] if joined else _NOWHERE
+        if joined and not _DIGIT.search(line, last.stop, place.start):
+            joined[-1] = slice(last.start, max(last.stop, place.stop))
+        else:
+            joined.append(place)
+    return joined

@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 from kafkatool.core.statelog.history.observations import Observation, drop_repeats, tell_unclean_starts
@@ -34,8 +35,6 @@ from kafkatool.core.statelog.sources.clocks import Clock
 from kafkatool.core.statelog.sources.spilling import Many, in_order, most_held
 
 MOST_BUCKETS = 256
-
-_LINE: Final = 5  # the place of the line's number in what is heard
 
 _observation: Callable[[Iterable[Any]], Observation] = partial(
     tuple.__new__, Observation
@@ -76,7 +75,7 @@ class _GatherTask:
         entries: dict[int, list[Entry]] = {}
         held, most = 0, most_held()
         records = read_records(blocks, self.clocks[chunk.source], chunk.start, _DETAILS, account)
-        observed = observe_chunk(records, chunk.source, self.selection, overview, minutes)
+        observed = observe_chunk(records, chunk, self.selection, overview, minutes)
         bucket_of: dict[tuple[str, int], list[Entry]] = {}
         for heard in drop_repeats(observed):
             topic, partition, *_ = heard
@@ -84,7 +83,7 @@ class _GatherTask:
             if bucket is None:
                 number = zlib.crc32(f"{topic}-{partition}".encode("utf-8", "surrogateescape")) % self.buckets
                 bucket = bucket_of[topic, partition] = entries.setdefault(number, [])
-            bucket.append((chunk.number, heard))
+            bucket.append(heard)
             held += 1
             if held == most:
                 yield entries
@@ -127,17 +126,12 @@ def partitions_of(found: Iterable[Entry], first_lines: Sequence[int]) -> Iterato
     Lines are numbered in their file. Repeats are dropped again here: where chunks were cut must not show. OSError.
     """
     for (topic, partition), entries in groupby(in_order(found, _place), key=_partition):
-        numbered = ((*heard[:_LINE], heard[_LINE] + first_lines[chunk], heard[_LINE + 1]) for chunk, heard in entries)
-        once = (_observation((*heard[2:-1], *heard[-1])) for heard in drop_repeats(numbered))
+        once = (
+            _observation((time, source, offset, line + first_lines[chunk], *who, *what, *rest))
+            for _, _, time, source, offset, chunk, line, (who, what, rest) in drop_repeats(entries)
+        )
         yield topic, partition, in_order(tell_unclean_starts(once))
 
 
-def _place(entry: Entry) -> tuple[str, int, int, int]:
-    """Return where the line stands, below its partition: its log, and the offset."""
-    topic, partition, _, source, offset, _, _ = entry[1]
-    return topic, partition, source, offset
-
-
-def _partition(entry: Entry) -> tuple[str, int]:
-    topic, partition, *_ = entry[1]
-    return topic, partition
+_place = itemgetter(0, 1, 3, 4)  # where the line stands, below its partition: its log, and the offset
+_partition = itemgetter(0, 1)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkatool.core.statelog.history.facts import history_of
-from kafkatool.core.statelog.history.observations import OBSERVED, Heard, observe
+from kafkatool.core.statelog.history.observations import OBSERVED, Heard, observe, said_in
 from kafkatool.core.statelog.history.timeline import ITEM_KEYS, partition_items
 from kafkatool.core.statelog.jobs.carrier import Logs
 from kafkatool.core.statelog.jobs.gathering import partitions_of
@@ -137,8 +137,8 @@ def _observations(rows: Iterator[Any]) -> Iterator[tuple[tuple[str, int], tuple[
         first, *tail = (text or "").encode().split(b"\n")
         record = Record(time.encode(), offset, line, first, store.of(first), tuple(tail))
         for _, _, o in (said for said in observe(record, number, line) if said[:2] == (topic, partition)):
-            heard: Heard = (topic, partition, o.time, o.source, o.offset, o.line, o[4:])
-            yield (topic, partition), (file, (0, heard))
+            heard: Heard = (topic, partition, o.time, o.source, o.offset, 0, o.line, said_in(o[4:]))
+            yield (topic, partition), (file, heard)
 
 
 def _facts(found: Iterator[tuple[tuple[str, int], tuple[Any, ...]]]) -> Iterator[str]:
@@ -146,7 +146,7 @@ def _facts(found: Iterator[tuple[tuple[str, int], tuple[Any, ...]]]) -> Iterator
 
     def entries() -> Iterator[tuple[Any, ...]]:
         for _, (file, entry) in found:
-            _, (_, _, _, source, *_) = entry
+            _, _, _, source, *_ = entry
             names[source] = file
             yield entry
 
