@@ -668,7 +668,7 @@ class EmbeddedCluster:
         self._forget_faults(clear=gentle)  # a broker that is frozen, or cut off, cannot stop in good order
         if (spec := self.files.load()) is not None:
             self._processes.end_all(spec, self._zookeeper(spec), gentle=gentle)
-        processes.end(*self._processes.left(), gentle=gentle)  # of files that somebody removed while it ran
+        self._processes.end_left(gentle=gentle)  # of files that somebody removed while it ran
 
     @contextlib.contextmanager
     def _storage_errors(self) -> Iterator[None]:

@@ -13,6 +13,7 @@ from kafkatool.broker.embedded.ports import hold
 from kafkatool.broker.embedded.zookeeper_process import MAIN, ZooKeeperProcess
 
 PROGRAM: Final = "kafkatool"
+_START: Final = (PROGRAM, "broker", "start", "--config")
 
 
 class ClusterProcesses:
@@ -50,8 +51,7 @@ class ClusterProcesses:
 
     def command(self, broker_id: int) -> list[str]:
         """Return what its process is started by; ``broker`` finds it by the last words."""
-        module = ["-m", PROGRAM, "broker", "start", "--config"]
-        return [*processes.PYTHON, *module, str(self._files.properties(broker_id))]
+        return [*processes.PYTHON, "-m", *_START, str(self._files.properties(broker_id))]
 
     def start_guardian(self, *, remove: bool) -> None:
         """Start who ends the cluster when nobody uses it any more, and is to ``remove`` its directory, or not."""
@@ -91,8 +91,19 @@ class ClusterProcesses:
         self.zookeeper = None
 
     def left(self) -> list[psutil.Process]:
-        """Find what runs of clusters that were in the directory, whatever its files say by now; brokers come first."""
-        return [one for program in (PROGRAM, MAIN) for one in processes.inside([program], self._files.directory)]
+        """Find what runs of clusters that were in the directory, whatever its files say by now."""
+        return [*self._brokers_left(), *self._zookeepers_left()]
+
+    def end_left(self, *, gentle: bool) -> None:
+        """End those, ZooKeeper when the brokers have ended: without it they would wait for it."""
+        processes.end(*self._brokers_left(), gentle=gentle)
+        processes.end(*self._zookeepers_left(), gentle=gentle)
+
+    def _brokers_left(self) -> list[psutil.Process]:
+        return processes.started_in(self._files.directory, _START, r"broker-\d+/server\.properties")
+
+    def _zookeepers_left(self) -> list[psutil.Process]:
+        return processes.started_in(self._files.directory, [MAIN], r"zookeeper/zoo\.cfg")
 
     def end_guardian(self) -> None:
         """End who watches over the cluster, if it was started here: there is nothing left to watch over."""

@@ -7,6 +7,7 @@ So nothing depends on a pid file that a kill -9 left stale or kept from being wr
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -55,33 +56,50 @@ def own_environment() -> dict[str, str]:
 
 def find(program: str, marker: Path) -> psutil.Process | None:
     """Find the live process with ``program`` and after it ``marker`` (an absolute path) among its arguments."""
-    return next(_found([program], lambda argument: argument == str(marker)), None)
+
+    def is_it(arguments: Sequence[str]) -> bool:
+        return program in arguments and str(marker) in arguments[arguments.index(program) :]
+
+    return next(_found(is_it, marker), None)
 
 
-def inside(programs: Sequence[str], directory: Path) -> list[psutil.Process]:
-    """Find all live processes of one of ``programs`` that name a file in a directory, which may be gone by now."""
-    return list(_found(programs, lambda argument: argument.startswith(f"{directory}{os.sep}")))
+def started_in(directory: Path, words: Sequence[str], file: str) -> list[psutil.Process]:
+    """Find all live processes with ``words`` and right behind them a path in a directory, which may be gone by now.
+
+    ``file``: the rest of the path, an expression. What is started in a directory below is another's.
+    """
+    behind = re.compile(re.escape(f"{directory}{os.sep}") + file)
+
+    def is_one(arguments: Sequence[str]) -> bool:
+        last = len(arguments) - len(words)
+        starts = (i for i in range(last) if list(arguments[i : i + len(words)]) == list(words))
+        return any(behind.fullmatch(arguments[i + len(words)]) for i in starts)
+
+    return list(_found(is_one, directory))
 
 
-def _found(programs: Sequence[str], names: Callable[[str], bool]) -> Iterator[psutil.Process]:
+def _found(is_it: Callable[[Sequence[str]], bool], path: Path) -> Iterator[psutil.Process]:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            arguments = process.cmdline()
-            started = [arguments.index(program) for program in programs if program in arguments]
-            if not started or not any(map(names, arguments[min(started) :])):
-                continue
-            if process.status() != psutil.STATUS_ZOMBIE and _is_of_here(process):
+            if is_it(process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE and _is_of_here(process, path):
                 yield process
 
 
-def _is_of_here(process: psutil.Process) -> bool:
-    """Tell whether it is ours to end, and means the same files by the same names: not one of a container."""
+def _is_of_here(process: psutil.Process, path: Path) -> bool:
+    """Tell whether it is ours to end, and means the same file by that path: not one of a container.
+
+    One that sees other mounts may see this file all the same, as those of a home directory in a toolbox.
+    """
     if os.getuid() not in (0, process.uids().real):
         return False
     try:
-        return os.readlink(f"/proc/{process.pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt")  # noqa: PTH115
+        if os.readlink(f"/proc/{process.pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):  # noqa: PTH115
+            return True
     except OSError:  # where there is no such thing
         return True
+    with contextlib.suppress(OSError):
+        return os.path.samestat(Path(f"/proc/{process.pid}/root{path}").stat(), path.stat())
+    return False
 
 
 def lives(process: psutil.Process) -> bool:
