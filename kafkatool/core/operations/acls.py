@@ -1,11 +1,12 @@
 """Reading and changing the ACLs that an authorizer goes by (SEC-88, 89, 92).
 
-A change reads the node, merges, and writes with the version it read, then makes one change node. Two that add at once
-lose nothing. What stays as it is is not written. A person's command tells of it all the same, and so does a broker that
-did not know it yet: it may be the second try of what was cut short in between, and brokers would go by what they know for
-ever.
+A change reads the node, merges, and writes with the version it read and makes one change node, both or neither: brokers
+that were not told would go by what they know for ever. Two that add at once lose nothing. What stays as it is is not
+written. A person's command tells of it all the same, and so does a broker that did not know it yet: Kafka's brokers write
+first and then tell, so it may be the second try of what was cut short in between.
 """
 
+import contextlib
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from typing import Final
 from kafkatool.core.errors import NodeExistsError, NoNodeError, NotEmptyError, RefusedError, VersionConflictError
 from kafkatool.core.model.acls import Entry, Filter, PatternType, ResourcePattern, ResourceType
 from kafkatool.core.zookeeper.acl_znodes import ACL_ROOTS, AclChangeZnode, AclZnode
-from kafkatool.core.zookeeper.session import Create, Delete, Node, Op, SetData, ZooKeeper
+from kafkatool.core.zookeeper.session import Create, Delete, Node, Op, SetData, TransactionError, ZooKeeper
 
 _ATTEMPTS: Final = 10
 _PAUSE_S: Final = (0.1, 0.15)
@@ -37,7 +38,7 @@ class AclChange:
     def ops(self) -> tuple[Op, ...]:
         """Return the writes, the change node last; none where nothing changes and nothing is told."""
         path = AclZnode.path(self.pattern)
-        told = Create(AclChangeZnode.prefix(self.pattern), AclChangeZnode.encode(self.pattern))
+        told = Create(AclChangeZnode.prefix(self.pattern), AclChangeZnode.encode(self.pattern), sequential=True)
         if self.before == self.after:
             return (told,) if self.told else ()
         if self.node is None:
@@ -96,26 +97,23 @@ def change_acls(
         change = plan_change(zk, pattern, update, always_told=always_told)
         if not change.ops:
             return change
-        *writes, told = change.ops
         try:
-            for write in writes:
-                _make(zk, write)
-        except (NodeExistsError, NoNodeError, NotEmptyError, VersionConflictError):
-            time.sleep(random.uniform(*_PAUSE_S))  # somebody else wrote meanwhile: decide on what is there now
+            zk.commit(change.ops)
+        except TransactionError as e:
+            if isinstance(e.cause, NoNodeError) and isinstance(change.ops[e.index], Create):
+                _make_parent(zk, change.ops[e.index].path)
+            elif isinstance(e.cause, NodeExistsError | NoNodeError | NotEmptyError | VersionConflictError):
+                time.sleep(random.uniform(*_PAUSE_S))  # somebody else wrote meanwhile: decide on what is there now
+            else:
+                raise e.cause from e
             continue
-        zk.create(told.path, AclChangeZnode.encode(pattern), sequential=True, make_parents=True)
         return change
     raise VersionConflictError(f"the ACLs of {pattern} are being changed by somebody else all the time; try again")
 
 
-def _make(zk: ZooKeeper, write: Op) -> None:
-    match write:
-        case Create(path, data):
-            zk.create(path, data, make_parents=True)
-        case SetData(path, data, version):
-            zk.set(path, data, version)
-        case Delete(path, version):
-            zk.delete(path, version)
+def _make_parent(zk: ZooKeeper, path: str) -> None:
+    with contextlib.suppress(NodeExistsError):
+        zk.create(path.rpartition("/")[0], make_parents=True)
 
 
 def remove_acls(zk: ZooKeeper, wanted: Filter) -> Mapping[ResourcePattern, Entries]:

@@ -241,7 +241,7 @@ class KazooLink:
         for op in ops:
             match op:
                 case Create():
-                    transaction.create(op.path, op.data, self.client.acl_of(op.path), op.ephemeral)
+                    transaction.create(op.path, op.data, self.client.acl_of(op.path), op.ephemeral, op.sequential)
                 case SetData():
                     transaction.set_data(op.path, op.data, op.version)
                 case Delete():

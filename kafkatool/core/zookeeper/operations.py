@@ -25,9 +25,12 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Create:
+    """``sequential``: ZooKeeper adds a counter to the name."""
+
     path: str
     data: bytes = b""
     ephemeral: bool = False
+    sequential: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ class TransactionError(ZooKeeperError):
 def shows(node: Node | None, op: Op) -> bool:
     """Tell whether the node is as that write leaves it."""
     match op:
-        case Create(_, data, _):
+        case Create(_, data):
             return node is not None and node.data == data
         case SetData(_, data, version, _):
             return node is not None and node.version == version + 1 and node.data == data

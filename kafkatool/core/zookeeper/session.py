@@ -501,9 +501,16 @@ class ZooKeeper:
     def _was_committed(self, ops: Sequence[Op]) -> bool:
         """Tell whether a transaction whose reply was lost took effect (Z-40): then all its writes are there.
 
-        One alone proves nothing: an empty node, for instance, is the same whoever made it.
+        One alone proves nothing: an empty node, for instance, is the same whoever made it. The name of a sequential one is
+        not known; the others tell of it.
         """
         made = {op.path for op in ops if isinstance(op, Create)}  # what is deleted to be made anew is there afterwards
-        writes = [op for op in ops if not isinstance(op, Check) and not (isinstance(op, Delete) and op.path in made)]
+        writes = [
+            op
+            for op in ops
+            if not isinstance(op, Check)
+            and not (isinstance(op, Delete) and op.path in made)
+            and not (isinstance(op, Create) and op.sequential)
+        ]
         nodes = self.get_many([op.path for op in writes])
         return bool(writes) and all(shows(node, op) for node, op in zip(nodes, writes, strict=True))

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,6 +30,7 @@ from kafkatool.core.protocol.messages import describe_groups, fetch, sasl_authen
 from kafkatool.core.protocol.messages.create_acls import AclCreation
 from kafkatool.core.security import scram
 from kafkatool.core.zookeeper.acl_znodes import AclZnode
+from kafkatool.core.zookeeper.session import Op, TransactionError
 from tests.broker.groups.test_administration import make_stable
 from tests.broker.groups.test_coordinator import Stage
 from tests.broker.handlers.served import Client, broker_of, handler_context
@@ -207,13 +208,14 @@ def test_below_2_0_no_prefixed_acl_is_made(zk: MemoryZooKeeper, authorizer: Auth
 def test_the_same_entry_once_more_is_neither_written_nor_told(
     zk: MemoryZooKeeper, authorizer: Authorizer, follower: AclFollower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create, made = zk.create, list[str]()
+    commit, made = zk.commit, list[str]()
 
-    def note(path: str, data: bytes = b"", **how: bool) -> str:
-        made.append(path)
-        return create(path, data, **how)
+    def note(ops: Sequence[Op]) -> list[int | None]:
+        done = commit(ops)
+        made.extend(op.path for op in ops)
+        return done
 
-    monkeypatch.setattr(zk, "create", note)
+    monkeypatch.setattr(zk, "commit", note)
     admin = AclAdmin(zk, authorizer, follower, prefixed_allowed=True)
     with broker_of({30: HANDLERS[30]}, handler_context(authorizer=authorizer, acl_admin=admin)) as client:
         for _ in range(2):
@@ -262,19 +264,17 @@ def test_the_last_entry_takes_the_node_only_as_it_was_read(
     admin = AclAdmin(zk, authorizer, follower, prefixed_allowed=True)
     orders = ResourcePattern(ResourceType.TOPIC, "orders", PatternType.LITERAL)
     entries = [Entry(f"User:{who}", "*", Operation.READ, Permission.ALLOW) for who in ("alice", "bob")]
-    delete = zk.delete
+    commit = zk.commit
 
-    def meet_another(path: str, version: int = -1) -> None:
-        if path != AclZnode.path(orders):  # the follower's, of a change that is old enough
-            return delete(path, version)
+    def meet_another(ops: Sequence[Op]) -> list[int | None]:
         monkeypatch.undo()
-        zk.set(path, AclZnode.encode(frozenset(entries)), version)
-        return delete(path, version)
+        zk.set(AclZnode.path(orders), AclZnode.encode(frozenset(entries)), -1)
+        return commit(ops)
 
     handlers = {key: HANDLERS[key] for key in (30, 31)}
     with broker_of(handlers, handler_context(authorizer=authorizer, acl_admin=admin)) as client:
         client.call(creating.API, 2, creating.CreateAclsRequest(creations=[AclCreation(**GOOD)]))  # type: ignore[arg-type]
-        monkeypatch.setattr(zk, "delete", meet_another)
+        monkeypatch.setattr(zk, "commit", meet_another)
         fields = {"resource_type": ResourceType.TOPIC, "pattern_type": PatternType.LITERAL, "operation": 1}
         one = deleting.DeleteAclsFilter(**fields, principal="User:alice", permission_type=1)  # type: ignore[arg-type]
         client.call(deleting.API, 2, deleting.DeleteAclsRequest(filters=[one]))
@@ -289,13 +289,13 @@ def test_who_meets_other_writers_ten_times_is_refused_and_nothing_is_told(
     admin = AclAdmin(zk, authorizer, follower, prefixed_allowed=True)
     tries: list[str] = []
 
-    def meet_another(path: str, data: bytes = b"", **_: object) -> str:
-        tries.append(path)
-        raise NodeExistsError(path)
+    def meet_another(ops: Sequence[Op]) -> list[int | None]:
+        tries.append(ops[0].path)
+        raise TransactionError(0, NodeExistsError(ops[0].path))
 
     pauses: list[float] = []
     monkeypatch.setattr("kafkatool.core.operations.acls.time", SimpleNamespace(sleep=pauses.append))
-    monkeypatch.setattr(zk, "create", meet_another)
+    monkeypatch.setattr(zk, "commit", meet_another)
     with broker_of({30: HANDLERS[30]}, handler_context(authorizer=authorizer, acl_admin=admin)) as client:
         request = creating.CreateAclsRequest(creations=[AclCreation(**GOOD)])  # type: ignore[arg-type]
         (told,) = client.call(creating.API, 1, request).results

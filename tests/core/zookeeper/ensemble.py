@@ -137,12 +137,13 @@ class Ensemble(Generic[Writer]):
     def commit(self, ops: Sequence[Op], writer: Writer, session: int = 0) -> list[int | None]:
         """Do all or nothing. Raises TransactionError; ``session`` will own what is ephemeral."""
         versions: dict[str, int | None] = {}  # as the operations before leave them; None: no such node
-        for index, op in enumerate(ops):
+        named = [self._named(op) for op in ops]
+        for index, op in enumerate(named):
             if (error := self._refusal(op, versions)) is not None:
                 raise TransactionError(index, error)
         self.zxid += 1
-        results = [self._apply(op, writer, session) for op in ops]
-        self.committed(writer, ops)
+        results = [self._apply(op, writer, session) for op in named]
+        self.committed(writer, named)
         return results
 
     def write(self, op: Op, writer: Writer, session: int = 0) -> int | None:
@@ -151,6 +152,11 @@ class Ensemble(Generic[Writer]):
             return self.commit([op], writer, session)[0]
         except TransactionError as e:
             raise e.cause from None
+
+    def _named(self, op: Op) -> Op:
+        if isinstance(op, Create) and op.sequential:
+            return Create(self.next_in_sequence(op.path), op.data, op.ephemeral)
+        return op
 
     def next_in_sequence(self, path: str) -> str:
         """Return the name of the next sequential node, of which ``path`` is the beginning."""
