@@ -113,18 +113,21 @@ def stamp_append_time(batch: memoryview, now_ms: int) -> None:
     _CRC.pack_into(batch, _AT_CRC, crc32c.crc32c(batch[_CRC_FROM:]))
 
 
-def with_true_time(batch: memoryview, header: BatchHeader) -> BatchHeader:
+def with_true_time(batch: memoryview, header: BatchHeader, config: LogConfig) -> BatchHeader:
     """Return the header with the largest time of its records, written into the batch if the client told less.
 
     Retention, the look-up by time and the memory of producers go by it. Sarama before 1.45.1 leaves it at -1. A batch has
-    the time of its first record, so what is below that cannot be true. Kafka always reckons it anew. Raises AppendError.
+    the time of its first record, so what is below that cannot be true. Kafka always reckons it anew. A topic that keeps the
+    broker's time writes that instead. Raises AppendError.
     """
-    if header.max_timestamp >= header.base_timestamp:
+    if header.max_timestamp >= header.base_timestamp or config.message_timestamp_type == "LogAppendTime":
         return header
     try:
         largest = max(record.timestamp for record in iter_records(batch))
     except CorruptRecordsError as e:
         raise _unreadable(e) from e
+    if not -(1 << 63) <= largest < 1 << 63:
+        raise AppendError(ErrorCode.INVALID_TIMESTAMP, f"a record's time, {largest}, is beyond what there is")
     _TIMESTAMP.pack_into(batch, _AT_MAX_TIMESTAMP, largest)
     crc = crc32c.crc32c(batch[_CRC_FROM:])
     _CRC.pack_into(batch, _AT_CRC, crc)

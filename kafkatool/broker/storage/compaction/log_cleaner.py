@@ -135,6 +135,9 @@ class LogCleaner:
         """Leave the log as it is: chosen again and again as the dirtiest, it would keep all others from being cleaned."""
         if not snapshot.is_current():
             return  # it was cut where it was being read
+        if isinstance(error, MemoryError):
+            self._wait_with(snapshot.log, error)
+            return
         self._uncleanable.add(snapshot.log)
         log.error(
             "%s cannot be compacted, by an error in this program: please report it. Nothing is lost, but the log grows; "
@@ -149,7 +152,10 @@ class LogCleaner:
             return  # its files went while they were read
         one = snapshot.log
         if error.errno in _PASSING or is_passing(error):
-            self._waiting[one] = time.monotonic() + self._config.log_cleaner_backoff_ms / 1000
-            log.warning("%s cannot be compacted now, trying again later: %s", one.partition, error)
+            self._wait_with(one, error)
         else:
             one.state.disk_failed(error)
+
+    def _wait_with(self, one: Log, error: Exception) -> None:
+        self._waiting[one] = time.monotonic() + self._config.log_cleaner_backoff_ms / 1000
+        log.warning("%s cannot be compacted now, trying again later: %s", one.partition, error or type(error).__name__)

@@ -56,7 +56,18 @@ def open_log(
         segments = _recover(directory, segments, recovery_point, config, epochs)
         if not config.compacted:  # in such a one nothing may follow a rightful gap
             segments = _without_empty_end(directory, segments, recovery_point)
-    if segments and (end := segments[-1].next_offset()) < start:
+    if segments and not was_scanned:
+        end, position = segments[-1].find_end()
+        if (
+            position < segments[-1].size_bytes
+        ):  # appended to behind it, nobody could read on, and the next scan would cut
+            log.warning(
+                "%s: the last stop was clean, but the last segment cannot be read behind byte %d of %d: scanning it",
+                *(directory, position, segments[-1].size_bytes),
+            )
+            segments = _recover(directory, segments, segments[-1].base_offset, config, epochs)
+            was_scanned, clean = True, False
+    if segments and (end := segments[-1].find_end()[0]) < start:
         log.warning("%s ends at %d, before its start %d: dropping its segments", directory, end, start)
         _drop(directory, segments)
         segments = []
@@ -165,7 +176,7 @@ def _without_empty_end(directory: Path, segments: list[Segment], recovery_point:
     """
     kept = list(segments)
     while len(kept) > 1 and not kept[-1].size_bytes and kept[-1].base_offset > recovery_point:
-        if kept[-2].next_offset() == kept[-1].base_offset:
+        if kept[-2].find_end()[0] == kept[-1].base_offset:
             break
         log.warning("%s: nothing is in segment %d, and not all before it", directory, kept[-1].base_offset)
         _drop(directory, [kept.pop()])
@@ -180,7 +191,7 @@ def first_gap(segments: list[Segment], recovery_point: int, start: int) -> int |
     """
     for segment, following in pairwise(segments):
         if following.base_offset > max(recovery_point, start):
-            end = segment.next_offset()
+            end, _ = segment.find_end()
             segment.release()  # where the recovery points are lost these are all segments of all logs
             if end < following.base_offset:
                 return max(end, recovery_point)

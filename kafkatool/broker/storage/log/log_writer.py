@@ -79,7 +79,7 @@ class LogWriter:
         now_ms = int(time.time() * 1000)
         header = check_batch(memoryview(records), config, now_ms, origin_client=origin_client)
         batch, header = recompressed(memoryview(records), header, config)
-        header = with_true_time(batch, header)
+        header = with_true_time(batch, header, config)
         with state.lock:
             state.check_open()
             base = state.end.offset

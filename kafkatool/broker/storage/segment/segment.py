@@ -119,17 +119,26 @@ class Segment:
     def note_batch(self, size_bytes: int, last_offset: int, max_timestamp: int, index_interval_bytes: int) -> None:
         """Count in the next batch of the file; an index entry is due every ``index_interval_bytes`` (BRK-132)."""
         position = self.size_bytes
-        self._index(position, size_bytes, last_offset, max_timestamp, index_interval_bytes)
+        self._largest = self._index(
+            *(position, size_bytes, last_offset, max_timestamp, index_interval_bytes),
+            self._largest or self._read_largest(),
+        )
         if self._recent is not None:
             self._recent = self._recent.add(last_offset, position + size_bytes)
         self.size_bytes = position + size_bytes
 
     def _index(
-        self, position: int, size_bytes: int, last_offset: int, max_timestamp: int, index_interval_bytes: int
-    ) -> None:
-        largest = self._largest or self._read_largest()
+        self,
+        position: int,
+        size_bytes: int,
+        last_offset: int,
+        max_timestamp: int,
+        index_interval_bytes: int,
+        largest: tuple[int, int],
+    ) -> tuple[int, int]:
+        """Add a batch to the indexes; ``largest`` is that of those before it. Return that with it."""
         if max_timestamp > largest[0]:
-            self._largest = largest = (max_timestamp, last_offset)
+            largest = (max_timestamp, last_offset)
         if self._since_entry_bytes > index_interval_bytes:
             self.offset_index.append(last_offset - self.base_offset, position)
             self._index_entries += 1
@@ -138,6 +147,7 @@ class Segment:
         self._since_entry_bytes += size_bytes
         if not position:
             self._first_timestamp = max_timestamp
+        return largest
 
     def activate(self, next_offset: int) -> None:
         """Make it the segment that is appended to; ``next_offset`` is the log's end."""
@@ -227,12 +237,12 @@ class Segment:
             entry = self.time_index.floor(timestamp_ms - 1)
         return self._position_before(self.base_offset + entry[1]) if entry else 0
 
-    def next_offset(self) -> int:
-        """Return the offset after the last batch, read from the file (BRK-138)."""
-        end = self.base_offset
-        for _, header in self.headers(self._position_before(self.base_offset + MAX_RELATIVE_OFFSET)):
-            end = header.next_offset
-        return end
+    def find_end(self) -> tuple[int, int]:
+        """Return the offset after the last batch that can be told, and where in the file that ends (BRK-138)."""
+        offset, position = self.base_offset, self._position_before(self.base_offset + MAX_RELATIVE_OFFSET)
+        for at, header in self.headers(position):
+            offset, position = header.next_offset, at + header.size_bytes
+        return offset, position
 
     def _position_before(self, offset: int) -> int:
         if not self.offset_index.is_open:
@@ -287,16 +297,23 @@ class Segment:
             os.ftruncate(self.file.fileno(), good_bytes)
 
     def _index_anew(self, batches: Iterable[tuple[int, BatchHeader]], index_interval_bytes: int) -> int:
-        """Return up to where the batches lie. Readers may look on meanwhile: by few entries they are slow, and right."""
+        """Return up to where the batches lie. Readers may look on meanwhile: by few entries they are slow, and right.
+
+        Who asks for the largest time waits: by one that is still too small segments are passed over.
+        """
         self.offset_index.create()
         self.time_index.create()
-        self._largest, self._first_timestamp = (-1, self.base_offset), None
+        self._largest = self._first_timestamp = None
+        largest = (-1, self.base_offset)
         self._since_entry_bytes = self._index_entries = 0
         end = 0
         for _, header in batches:
-            self._index(end, header.size_bytes, header.last_offset, header.max_timestamp, index_interval_bytes)
+            largest = self._index(
+                *(end, header.size_bytes, header.last_offset, header.max_timestamp, index_interval_bytes), largest
+            )
             end += header.size_bytes
-        self._add_time_entry(self._largest)
+        self._add_time_entry(largest)
+        self._largest = largest
         return end
 
     def prepare_truncation(self, offset: int) -> Cut:

@@ -201,6 +201,21 @@ def test_what_is_written_anew_behind_a_damage_is_not_taken_for_clean(tmp_path: P
 
 
 @pytest.mark.spec("BRK-167")
+def test_a_log_for_which_memory_is_lacking_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = compacted_log(tmp_path / "a")
+    _dirty(log)
+    cleaner = LogCleaner(broker_config(log_cleaner_backoff_ms="0"), lambda: [log])
+
+    def failing(*_: Any) -> Any:
+        raise MemoryError
+
+    with monkeypatch.context() as lacking:
+        lacking.setattr(LogCleaner, "_plan", failing)
+        assert not cleaner.clean_dirtiest()
+    assert cleaner.clean_dirtiest()
+
+
+@pytest.mark.spec("BRK-167")
 @pytest.mark.parametrize(("owner", "step"), [(LogCleaner, "_plan"), (log_cleaner, "CompactionRound")])
 def test_a_log_at_which_compaction_fails_in_an_unforeseen_way_holds_up_no_other(
     tmp_path: Path, owner: Any, step: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -62,6 +62,19 @@ def test_a_batch_that_tells_too_early_a_time_gets_that_of_its_records(tmp_path: 
     assert log.append_as_leader(batch(3, timestamp=1000, step_ms=50, producer=(7, 0, 0)), 0).duplicate
 
 
+@pytest.mark.spec("BRK-85")
+def test_a_time_that_there_is_not_is_refused_and_the_brokers_own_is_no_matter_of_the_clients(tmp_path: Path) -> None:
+    late = batch(2, timestamp=2**63 - 10, step_ms=9)
+    struct.pack_into(">q", late, 27, 2**63 - 1)  # the time of the first record, from which others are told
+    struct.pack_into(">q", late, 35, -1)
+    struct.pack_into(">I", late, 17, crc32c.crc32c(bytes(late[21:])))
+    assert _refusal(tmp_path / "a", bytearray(late)) is ErrorCode.INVALID_TIMESTAMP
+    log = make_log(tmp_path / "b", message_timestamp_type="LogAppendTime")
+    info = log.append_as_leader(bytearray(late), 0)
+    header = read_header(everything(log))
+    assert header is not None and header.max_timestamp == info.log_append_time_ms
+
+
 @pytest.mark.spec("BRK-84")
 @pytest.mark.parametrize(
     "records",

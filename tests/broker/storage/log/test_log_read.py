@@ -272,6 +272,70 @@ def test_a_segment_whose_index_is_made_anew_is_read_meanwhile(tmp_path: Path, mo
     log.close()
 
 
+def test_a_look_up_by_time_waits_for_the_index_that_is_being_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the largest time so far it would pass over the segment, and a consumer begin behind what it asked for."""
+    log = _filled(tmp_path, [1] * 12, segment_bytes="300")
+    wanted = log.find_by_timestamp(1010, 12)
+    assert wanted is not None and wanted.offset == 1
+    log.close()
+    for index in tmp_path.glob("*.index"):
+        index.unlink()
+    log = make_log(tmp_path, clean=True, segment_bytes="300")
+    first = next(iter(log.segments))
+    headers, found = first.headers, list[int]()
+    began = threading.Event()
+
+    def look() -> None:
+        began.set()
+        one = log.find_by_timestamp(1010, 12)
+        found.append(-1 if one is None else one.offset)
+
+    looking = threading.Thread(target=look)
+
+    def looked_at(*where: int) -> Any:
+        for number, item in enumerate(headers(*where)):
+            if number == 0 and not where:  # the whole segment, for its index
+                looking.start()
+                assert began.wait(60)
+                looking.join(0.2)  # long enough for a look that does not wait
+            yield item
+
+    monkeypatch.setattr(first, "headers", looked_at, raising=False)
+    assert first.find(1) is not None
+    looking.join(60)
+    assert found == [1]
+    log.close()
+
+
+@pytest.mark.spec("BRK-137", "BRK-94")
+@pytest.mark.parametrize("with_index", [True, False])
+def test_damage_at_the_end_of_a_log_that_was_stopped_well_is_cut_before_anything_comes_behind_it(
+    tmp_path: Path, with_index: bool
+) -> None:
+    """Else what is acknowledged from then on can be read by nobody, and the next scan takes it."""
+    log = _filled(tmp_path, [1] * 5)
+    size = len(batch(1))
+    log.close()
+    with next(tmp_path.glob("*.log")).open("r+b") as file:
+        file.seek(3 * size + 16)
+        file.write(b"\7")
+    if not with_index:
+        next(tmp_path.glob("*.index")).unlink()
+    log = make_log(tmp_path, clean=True)
+    assert (log.log_end_offset, log.state.disk_lags) == (3, True)
+    for _ in range(3):
+        log.append_as_leader(batch(1), 0)
+    log.close()
+    log = make_log(tmp_path)
+    assert log.log_end_offset == 6
+    for offset in range(6):
+        read = log.read(offset, 1, 6, min_one_batch=True)
+        assert next(iter_batches(memoryview(content(read))))[1].base_offset == offset
+    log.close()
+
+
 @pytest.mark.spec("BRK-141")
 def test_the_last_batch_is_gone_when_it_was_deleted(tmp_path: Path) -> None:
     log = _filled(tmp_path, [1, 1])
