@@ -79,6 +79,7 @@ class Processor:
         self._limits = limits or Limits()
         self.epoll = select.epoll()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._can_wake, self._waking = True, threading.Lock()  # closed, its number may be another file's
         self.epoll.register(self._wake_fd, select.EPOLLIN)
         self._connections: dict[int, Connection] = {}
         self._refused: deque[Request] = deque()  # whole requests for which the channel had no room
@@ -128,11 +129,15 @@ class Processor:
         for connection in list(self._connections.values()):
             self._close(connection)
         self.epoll.close()
-        os.close(self._wake_fd)
+        with self._waking:
+            self._can_wake = False
+            os.close(self._wake_fd)
 
     def wake(self) -> None:
-        """Make the poll return; from any thread."""
-        os.eventfd_write(self._wake_fd, 1)
+        """Make the poll return; from any thread, also when it has ended: who waited for room may be told of it late."""
+        with self._waking:
+            if self._can_wake:
+                os.eventfd_write(self._wake_fd, 1)
 
     def _run(self) -> None:
         while self._running:

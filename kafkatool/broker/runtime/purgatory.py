@@ -113,19 +113,19 @@ class Purgatory:
         """Try what waits under ``watched``; ``key`` is what changed."""
         if waiting := self._watched.get(watched):
             for operation in list(waiting):
-                _guarded(partial(operation.try_complete, key))
+                guarded(partial(operation.try_complete, key))
 
     def abandon(self, key: Hashable) -> None:
         """Have nothing wait for this key any longer: what belongs to it is gone."""
         for operation in list(self._watched.get(key, ())):
-            _guarded(partial(operation.abandon, key))
+            guarded(partial(operation.abandon, key))
 
     def expire_all(self) -> None:
         """End every wait now, as if the time were out: the broker is stopping (BRK-127)."""
         with self._lock:
             operations = {operation for waiting in self._watched.values() for operation in waiting}
         for operation in operations:
-            _guarded(operation.expire)
+            guarded(operation.expire)
 
     def forget(self, operation: DelayedOperation) -> None:
         """Take an operation that is completed off its watch lists."""
@@ -137,7 +137,7 @@ class Purgatory:
                         del self._watched[key]
 
 
-def _guarded(act: Callable[[], object]) -> None:
+def guarded(act: Callable[[], object]) -> None:
     """Do it for one that waits: what goes wrong there is neither the others' fault nor that of who changed something."""
     try:
         act()

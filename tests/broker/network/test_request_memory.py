@@ -194,6 +194,21 @@ def test_a_broker_that_is_full_reads_nobody_and_closes_nobody_and_then_serves_al
 
 
 @pytest.mark.spec("SEC-98")
+def test_a_processor_that_is_woken_when_it_has_ended_writes_into_no_other_file() -> None:
+    """Its descriptor's number may be that of a log by then."""
+    with serving() as server:
+        wakes = [processor.wake for listener in server._listeners for processor in listener.processors]
+    files = [os.memfd_create("log") for _ in range(50)]
+    try:
+        for wake in wakes:
+            wake()
+        assert wakes and [os.fstat(fd).st_size for fd in files] == [0] * 50
+    finally:
+        for fd in files:
+            os.close(fd)
+
+
+@pytest.mark.spec("SEC-98")
 def test_one_request_larger_than_the_limit_passes() -> None:
     with serving(echo, queued_max_request_bytes="1000") as server, connected(server) as peer:
         large = b"\0\0" + bytes(300_000)

@@ -8,7 +8,7 @@ from collections.abc import Hashable
 
 from kafkatool.broker.replication.leading.fetch_session import FetchSession
 from kafkatool.broker.replication.leading.fetch_sessions import FetchSessions
-from kafkatool.broker.runtime.purgatory import Purgatory
+from kafkatool.broker.runtime.purgatory import Purgatory, guarded
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.core.model.values import TopicPartition
 
@@ -49,7 +49,7 @@ class FetchPurgatory(Purgatory):
         having = self._sessions.watching(key)
         for session in [s for s in self._waiting_sessions() if s.privileged and s not in having]:
             for operation in list(self._watched.get(session, ())):
-                operation.complete()
+                guarded(operation.complete)
 
     def _waiting_sessions(self) -> list[FetchSession]:
         with self._lock:
