@@ -324,7 +324,9 @@ class GroupCoordinator:
                 error = owned.group.check_commit_in_transaction(member_id, instance_id, generation)
             if error is ErrorCode.NONE and owned.group.offsets.erasing.intersection(stored):
                 error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # tried again, it comes after the tombstone
-            begun = owned.group.offsets.begin(stored, producer.producer_id) if error is ErrorCode.NONE else 0
+            begun = 0
+            if error is ErrorCode.NONE and stored:  # of nothing nobody would note the end
+                begun = owned.group.offsets.begin(stored, producer.producer_id)
         if error is not ErrorCode.NONE or not stored:
             done(dict.fromkeys(offsets, error) if error is not ErrorCode.NONE else answers)
             return

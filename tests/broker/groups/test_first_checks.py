@@ -342,6 +342,17 @@ def test_a_commit_in_a_transaction_that_its_coordinator_answers_for_when_the_gro
     assert told == [{A: LOST}]
 
 
+@pytest.mark.spec("TXN-86")
+def test_of_a_commit_in_a_transaction_with_nothing_to_store_nothing_is_left(stage: Stage) -> None:
+    stage.lead()
+    stage.commit({A: 1})
+    told: list[Mapping[TopicPartition, ErrorCode]] = []
+    wanted = {A: OffsetToCommit(OffsetValue(9, None, "", 1, None), True)}
+    stage.coordinator.commit_in_transaction("g", TransactionalProducer("id", 7, 0), "", None, -1, wanted, told.append)
+    assert told == [{A: ErrorCode.OFFSET_METADATA_TOO_LARGE}]
+    assert not owned_group(stage).group.offsets.knows_transaction(7), "nobody would note its end"
+
+
 @pytest.mark.spec("GRP-16", "GRP-41")
 def test_an_assignment_acknowledged_after_the_partition_was_lost_is_answered_16(
     stage: Stage, monkeypatch: pytest.MonkeyPatch

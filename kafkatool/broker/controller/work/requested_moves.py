@@ -156,6 +156,8 @@ class RequestedMoves(Part):
             if node is None:
                 raise _RefusedError(partitions, _UNKNOWN)
             decoded = TopicZnode.decode(topic, node.data)
+            if gone := [p for p in partitions if p.partition not in decoded.assignment]:
+                raise _RefusedError(gone, _UNKNOWN)  # it was made anew behind our back, with fewer
             known = {p.partition: self._known(p, decoded) for p in partitions}
             moves = {n: known[n].to(target or known[n].origin) for n, target in wanted.items()}
             new = {n: move for n, move in moves.items() if move != decoded.move_of(n)}

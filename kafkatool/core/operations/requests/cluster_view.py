@@ -49,9 +49,8 @@ def read_cluster(
 
 def with_moves(view: ClusterView, moving: Mapping[TopicPartition, Moving]) -> ClusterView:
     """Return the view with those moves in its topics, as the nodes of topics tell of them where there is ZooKeeper."""
-    topics = dict(view.topics)
-    for partition, m in moving.items():
-        if partition.topic in topics:
-            move = StoredMove(m.replicas, m.adding, m.removing)
-            topics[partition.topic] = topics[partition.topic].with_moves({partition.partition: move})
-    return replace(view, topics=topics)
+    by_topic: dict[str, dict[int, StoredMove]] = {}
+    for (topic, number), m in moving.items():
+        by_topic.setdefault(topic, {})[number] = StoredMove(m.replicas, m.adding, m.removing)
+    noted = {t: view.topics[t].with_moves(moves) for t, moves in by_topic.items() if t in view.topics}
+    return replace(view, topics={**view.topics, **noted})

@@ -294,6 +294,24 @@ def test_a_cancel_that_would_lose_what_only_an_added_replica_has_is_refused(clus
     assert list(ongoing(cluster)) == [T0]
 
 
+def test_a_partition_that_somebody_took_out_of_the_node_is_unknown_and_the_others_are_moved(
+    cluster: FakeCluster,
+) -> None:
+    cluster.create_topic("u", {0: [1, 2], 1: [1, 2]})
+    path = TopicZnode.path("u")
+    found = cluster.zk.get(path)
+    assert found is not None
+    cluster.zk.set(path, TopicZnode({0: (1, 2)}).encode(), found.version)  # made anew by hand, say
+    u0, u1 = TopicPartition("u", 0), TopicPartition("u", 1)
+    outcome = alter(cluster, {T0: [4, 5, 6], u0: [3, 4], u1: [3, 4]})
+    assert {p: one.error for p, one in outcome.items()} == {
+        T0: ErrorCode.NONE,
+        u0: ErrorCode.NONE,
+        u1: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    assert set(ongoing(cluster)) == {T0, u0}
+
+
 @pytest.mark.spec("ADM-72")
 def test_a_request_takes_its_partition_out_of_the_node_in_one_transaction(cluster: FakeCluster) -> None:
     cluster.create_topic("u", {0: [1, 2]})
