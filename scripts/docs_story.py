@@ -144,8 +144,9 @@ REASSIGN = Page(
         Run(f"kt reassign {ZK} --execute --resume {PLAN}"),
         "`--verify --wait` watches what somebody else has started, with Kafka's own tool or without `--wait`.",
         "## Go back",
-        "`--execute` saves what was there before, as a plan. `--cancel` sends back what is under way, and with `--rollback` "
-        "what has ended too: under the plan's throttle while that stands, and else under `--throttle`.",
+        "`--execute` saves what was there before, as a plan, with the hash of the plan that it undoes: the next plan in the "
+        "same file saves its own, and the earlier one is kept beside it. `--cancel` sends back what is under way, and with "
+        "`--rollback` what has ended too: under the plan's throttle while that stands, and else under `--throttle`.",
         Run("cat plan.rollback.json"),
         Run(f"kt reassign {ZK} --cancel --rollback {PLAN}"),
         Run(f"kt reassign {ZK} --verify --rollback {PLAN}"),

@@ -21,9 +21,7 @@ from kafkatool.core.planner.plan_files import (
     LogDirs,
     Moves,
     dashed,
-    plan_json,
     plan_json_with_log_dirs,
-    write_file,
 )
 
 if TYPE_CHECKING:
@@ -142,8 +140,8 @@ class ExecuteByRequest(RequestPlanMode):
         if moved:
             if any(p not in moving and origin[p] != to for p, to in plan.items()):  # else nothing new is asked for
                 self.out.note(way_back_line(file, saved=False, kept=None, moved=len(moved)))
-        elif not file.is_file() or any(origin[p] != to for p, to in plan.items()):
-            kept = write_file(file, plan_json(origin))
+        elif any(origin[p] != to for p, to in plan.items()) or not self.files.has_way_back(plan):
+            kept = self.files.save_way_back(plan, origin)
             self.out.note(way_back_line(file, saved=True, kept=kept, moved=0))
         self.out.lines(
             [

@@ -44,6 +44,8 @@ GROWTH_WARNING: Final = (
     "messages will be affected"
 )
 
+NAME_LENGTH: Final = 150  # a topic's may have 249 characters, a file's 255, and kt reassign puts its endings behind it
+
 
 @click.command(
     cls=KtCommand,
@@ -56,8 +58,8 @@ GROWTH_WARNING: Final = (
     notes=(
         "change is configs (value: the whole new config), partitions (value: brokers of each added one) or "
         "replication_factor (value: brokers of each partition that changes, before: those it had; kt reassign --verify "
-        "follows it). The way back is saved as replication-factor-R.rollback.json before it starts, for kt reassign "
-        "--execute; an earlier one is kept beside it.",
+        "follows it). The way back is saved as TOPIC.replication-factor-R.rollback.json before it starts, for kt reassign "
+        "--execute; an earlier one is kept beside it. Of several topics the name tells how many, and a hash of theirs.",
     ),
     definitions=CONFIG_DEFINITIONS,
 )
@@ -219,7 +221,7 @@ def _change_factor(
             raise RefusedError("There is an existing assignment running.", now=submission.SHOWN_BY_LIST)
         if dry_run:
             return prepared.ops
-        file = Path(f"replication-factor-{factor}.rollback.json")
+        file = _way_back_file(sorted({p.topic for p in plan}), factor)
         kept = write_file(file, plan_json(prepared.way_back))
         out.note(f"rollback plan: {file}" + (f"; the one of an earlier command is kept as {kept}" if kept else ""))
         out.line(f"{CURRENT_ASSIGNMENT}\n\n{plan_json(prepared.current)}\n")
@@ -236,6 +238,16 @@ def _change_factor(
         before = {str(p.partition): list(prepared.current[p]) for p in changed}
         items.append({"topic": name, "change": "replication_factor", "value": value, "before": before})
     return []
+
+
+def _way_back_file(topics: Sequence[str], factor: int) -> Path:
+    """Name it after what it moves back, so that the command told for one topic never moves another."""
+    import hashlib
+
+    known_by = topics[0] if len(topics) == 1 else f"{len(topics)}-topics"
+    if len(topics) > 1 or len(known_by) > NAME_LENGTH:
+        known_by = f"{known_by[:NAME_LENGTH]}-{hashlib.sha256(','.join(topics).encode()).hexdigest()[:8]}"
+    return Path(f"{known_by}.replication-factor-{factor}.rollback.json")
 
 
 def _tell_refused(out: Output, error: RefusedError, errors: Rows, *, topic: str) -> None:

@@ -7,10 +7,10 @@ import orjson
 from kafkatool.core.model.values import TopicPartition
 
 
-def encode_plan(moves: Mapping[TopicPartition, Sequence[int]]) -> bytes:
-    """Write the replicas wanted of each partition, compactly (RSN-5, Z-21)."""
+def encode_plan(moves: Mapping[TopicPartition, Sequence[int]], **further: str) -> bytes:
+    """Write the replicas wanted of each partition, compactly (RSN-5, Z-21), and further keys: readers pass over them."""
     entries = [{"topic": t, "partition": p, "replicas": r} for (t, p), r in moves.items()]
-    return orjson.dumps({"version": 1, "partitions": entries})
+    return orjson.dumps({"version": 1, "partitions": entries, **further})
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:

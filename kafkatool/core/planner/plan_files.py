@@ -123,7 +123,8 @@ def parse_topics_to_move(text: str, name: str, *, may_be_empty: bool = False) ->
 def parse_plan(text: str, name: str, *, name_of: PartitionName = bracketed) -> dict[TopicPartition, tuple[int, ...]]:
     """Parse ``{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]},…]}``, sorted (RSN-5, RSN-7).
 
-    ``log_dirs`` are left out; others than ``"any"`` are refused. Raises UsageError (not JSON), RefusedError (content).
+    Other keys do not matter, as they do not to Kafka's tools. ``log_dirs`` are left out; others than ``"any"`` are refused.
+    Raises UsageError (not JSON), RefusedError (content).
     """
     return _read_plan(_plan_entries(text, name), name, name_of, with_log_dirs=False)
 
@@ -266,9 +267,9 @@ def _duplicates(items: Iterable[T]) -> list[T]:
 # --- writing ---------------------------------------------------------------------------------------------------
 
 
-def plan_json(moves: Moves) -> str:
-    """Write the plan compactly, as the znode and the file hold it and ``--generate`` prints it."""
-    return encode_plan(moves).decode()
+def plan_json(moves: Moves, **further: str) -> str:
+    """Write the plan compactly, as the znode and the file hold it and ``--generate`` prints it; a file may say more."""
+    return encode_plan(moves, **further).decode()
 
 
 def plan_json_with_log_dirs(moves: Moves) -> str:

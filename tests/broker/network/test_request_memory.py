@@ -197,7 +197,8 @@ def test_a_broker_that_is_full_reads_nobody_and_closes_nobody_and_then_serves_al
 def test_a_processor_that_is_woken_when_it_has_ended_writes_into_no_other_file() -> None:
     """Its descriptor's number may be that of a log by then."""
     with serving() as server:
-        wakes = [processor.wake for listener in server._listeners for processor in listener.processors]
+        listeners = server._listeners  # noqa: SLF001  # nobody else has their processors
+        wakes = [processor.wake for listener in listeners for processor in listener.processors]
     files = [os.memfd_create("log") for _ in range(50)]
     try:
         for wake in wakes:

@@ -18,12 +18,14 @@ from kafkatool.commands.shared import run_progress
 from kafkatool.commands.shared.progress_line import ProgressLine
 from kafkatool.commands.shared.run_progress import RunProgressLine
 from kafkatool.core.operations.reassignment import following, following_by_request
+from kafkatool.core.operations.reassignment.saved_run import RunFiles
 from kafkatool.core.operations.requests import comparing
 from kafkatool.core.protocol.messages import alter_partition_reassignments as altering
 from kafkatool.core.protocol.messages import describe_log_dirs, describe_quorum, incremental_alter_configs, metadata
 from kafkatool.core.protocol.messages import list_partition_reassignments as listing
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.commands.reassign.memory_cluster import Cluster, cluster_of_four
+from tests.core.operations.reassignment.plans import plan
 
 RATES = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
 LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
@@ -235,10 +237,30 @@ def test_of_what_still_moves_the_way_back_stays_where_it_is_one(
     cluster: Cluster, tmp_path: Path, saved: list[int], kept: bool
 ) -> None:
     cluster.moving[0] = ([2, 3, 1], [3], [1])  # which does not tell which of 1 and 2 came first
-    _plan(tmp_path, {0: saved, 2: [1, 2]}, "plan.rollback.json")
+    goal, before = plan({0: (2, 3), 2: (2, 3)}), plan({0: saved, 2: (1, 2)})
+    RunFiles(str(tmp_path / "plan.json")).save_way_back(goal, before)
     assert _execute(cluster, _plan(tmp_path, {0: [2, 3], 2: [2, 3]}), "--additional").exit_code == 0
     back = orjson.loads((tmp_path / "plan.rollback.json").read_bytes())
     assert [p["replicas"] for p in back["partitions"]] == [saved if kept else [2, 1], [1, 2]]
+
+
+@pytest.mark.spec("ADM-33", "RSN-21X", "ADM-37")
+def test_a_way_back_of_an_earlier_plan_in_the_same_file_is_not_that_of_the_next(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.ends_at_once = True
+    assert _execute(cluster, _plan(tmp_path, {0: [3, 4], 2: [1, 2]})).exit_code == 0  # of which t-2 stays
+    first = (tmp_path / "plan.rollback.json").read_bytes()
+    plan = _plan(tmp_path, {0: [3, 4], 2: [3, 4]})  # and here t-0
+    assert _execute(cluster, plan).exit_code == 0
+    assert (tmp_path / "plan.rollback.json.1").read_bytes() == first
+    back = cluster.run("cancel", "--reassignment-json-file", plan, "--rollback", "--throttle", 5000)
+    assert back.exit_code == 0, back.output
+    assert (cluster.replicas[0], cluster.replicas[2]) == ([3, 4], [1, 2])
+    plan = _plan(tmp_path, {2: [1, 2]})  # in place already
+    assert "the one of an earlier run is kept as" in _execute(cluster, plan).stderr
+    saved = orjson.loads((tmp_path / "plan.rollback.json").read_bytes())
+    assert [(p["partition"], p["replicas"]) for p in saved["partitions"]] == [(2, [1, 2])]
 
 
 @pytest.mark.spec("ADM-35", "ADM-19")

@@ -13,12 +13,13 @@ from kazoo.security import READ_ACL_UNSAFE, make_digest_acl
 from kafkatool.commands.reassign.command import reassign
 from kafkatool.core.model.values import BrokerInfo, Endpoint
 from kafkatool.core.operations.reassignment import replica_sizes, throttles
+from kafkatool.core.operations.reassignment.saved_run import RunFiles
 from kafkatool.core.planner.plan_files import plan_json
 from kafkatool.core.zookeeper.session import Check, ZooKeeper
 from kafkatool.core.zookeeper.znodes import BrokerZnode, ClusterIdZnode, ConfigChangeZnode, ReassignmentZnode
 from tests.commands.reassign.runner import GOAL, plan_file, run
 from tests.core.operations.reassignment import test_replica_sizes
-from tests.core.operations.reassignment.plans import NINE, config, plan, tp
+from tests.core.operations.reassignment.plans import NINE, config, plan, tp, way_back_text
 from tests.core.operations.verification.fake_broker import FakeBroker, fake_cluster
 from tests.core.zookeeper import cluster_nodes as nodes
 from tests.core.zookeeper.sessions import link_of
@@ -155,7 +156,7 @@ def test_the_documents_run_from_execute_to_verify(seed: ZooKeeper, zk_connect: s
         f"Successfully started reassignment of partitions {plan_json(plan(GOAL))}\n"
     )
     assert "4 partitions of the plan have the planned replicas already" in result.stderr
-    assert (tmp_path / "plan.rollback.json").read_text() == plan_json(plan(NINE)) + "\n"
+    assert (tmp_path / "plan.rollback.json").read_text() == way_back_text(GOAL, NINE)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["plan.json", "plan.rollback.json"], "nobody follows it"
     node = seed.get(ReassignmentZnode.PATH)
     assert node is not None and (node.data.decode(), node.version) == (plan_json(plan(GOAL)), 0)
@@ -317,7 +318,7 @@ def test_while_another_runs_nothing_starts_and_only_a_throttle_changes(
     changed = {path for path, node in nodes.tree(seed).items() if all_before.get(path) != node}
     told = {path for path in changed if path.startswith(ConfigChangeZnode.PREFIX)}
     assert changed - told == {f"/config/brokers/{broker}" for broker in (1, 2, 3)}, "of all brokers of the plan's topic"
-    assert (tmp_path / "plan.rollback.json").read_text() == plan_json(plan({0: (1,)})) + "\n"
+    assert (tmp_path / "plan.rollback.json").read_text() == way_back_text({0: (2,)}, {0: (1,)})
     assert sorted(p.name for p in tmp_path.iterdir()) == ["plan.json", "plan.rollback.json", "wrong.json"]
 
 
@@ -406,7 +407,7 @@ def test_without_a_rollback_file_nothing_is_written(seed: ZooKeeper, zk_connect:
     assert nodes.tree(seed) == before
     named = run(zk_connect, *flags, "--rollback-file", tmp_path / "x.json")
     assert named.exit_code == 0
-    assert (tmp_path / "x.json").read_text() == plan_json(plan({0: (1,)})) + "\n"
+    assert (tmp_path / "x.json").read_text() == way_back_text({0: (2,)}, {0: (1,)})
 
 
 @pytest.mark.spec("RSN-21X")
@@ -422,7 +423,7 @@ def test_the_rollback_plan_is_on_the_disk_before_anything_is_written_to_zookeepe
         fsync(descriptor)
         path = Path(f"/proc/self/fd/{descriptor}").readlink()
         if path.name.startswith(rollback.name):
-            assert path.read_text() == plan_json(plan({0: (1,)})) + "\n"
+            assert path.read_text() == way_back_text({0: (2,)}, {0: (1,)})
             done.append("content")
         elif path == tmp_path and rollback.exists() and "name" not in done:
             done.append("name")
@@ -562,6 +563,51 @@ def test_a_plan_of_which_a_part_was_given_up_is_started_again_and_keeps_the_way_
         back = run(zk_connect, "--cancel", "--rollback", "--reassignment-json-file", file)
     assert back.exit_code == 0, back.output
     assert [nodes.assignment(seed, "t")[p] for p in (0, 1)] == [(1,), (2,)]
+
+
+@pytest.mark.spec("RSN-21X", "RSN-37X")
+@pytest.mark.parametrize("source", ["plan.json", "-"])
+def test_a_way_back_of_an_earlier_plan_in_the_same_file_is_not_that_of_the_next(
+    seed: ZooKeeper, zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file, rollback = tmp_path / "plan.json", RunFiles(source).rollback
+
+    def carry_out(*flags: str) -> str:
+        result = run(zk_connect, *flags, "--reassignment-json-file", source, stdin=file.read_text())
+        assert result.exit_code == 0, result.output
+        return result.stderr
+
+    plan_file(file, {0: (2,), 1: (2,)})  # of which t-1 stays where it is
+    carry_out("--execute")
+    nodes.reassign(seed)
+    first = rollback.read_text()
+    plan_file(file, {0: (2,), 1: (3,)})  # and here t-0
+    kept = carry_out("--execute")
+    assert f"rollback plan: {rollback}; the one of an earlier run is kept as {rollback}.1\n" in kept
+    assert (rollback.read_text(), Path(f"{rollback}.1").read_text()) == (
+        way_back_text({0: (2,), 1: (3,)}, {0: (2,), 1: (2,)}),
+        first,
+    )
+    nodes.reassign(seed)
+    with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
+        carry_out("--cancel", "--rollback")
+    assert [nodes.assignment(seed, "t")[p] for p in (0, 1)] == [(2,), (2,)]
+
+
+@pytest.mark.spec("RSN-21X")
+@pytest.mark.parametrize(
+    "saved", [None, "[]", "{}", '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[3]}]}']
+)
+def test_a_plan_that_changes_nothing_has_its_way_back_saved_unless_its_own_run_has(
+    seed: ZooKeeper, zk_connect: str, tmp_path: Path, saved: str | None
+) -> None:
+    file, rollback = plan_file(tmp_path / "plan.json", {0: (1,)}), tmp_path / "plan.rollback.json"
+    if saved is not None:
+        rollback.write_text(saved)
+    assert run(zk_connect, "--execute", "--reassignment-json-file", file).exit_code == 0
+    assert rollback.read_text() == way_back_text({0: (1,)}, {0: (1,)})
+    assert saved is None or Path(f"{rollback}.1").read_text() == saved
 
 
 @pytest.mark.spec("RSN-36X", "RSN-21X")

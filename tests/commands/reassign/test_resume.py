@@ -19,7 +19,7 @@ from kafkatool.core.zookeeper.znodes import ConfigZnode, ReassignmentZnode
 from tests.commands.reassign.killed_runs import BEFORE, BROKER_1, GOAL, Killed, Writes, reset
 from tests.commands.reassign.runner import plan_file, run
 from tests.commands.shared.test_termination import interrupted_before_it_waits
-from tests.core.operations.reassignment.plans import config, plan
+from tests.core.operations.reassignment.plans import config, plan, way_back_text
 from tests.core.zookeeper import cluster_nodes as nodes
 from tests.waiting import eventually
 
@@ -58,7 +58,7 @@ def test_killed_at_any_write_and_resumed_it_ends_as_if_undisturbed(
             assert config(zk, "brokers", "2") == {} == config(zk, "topics", "t")
             assert zk.get(ReassignmentZnode.PATH) is None
             assert sorted(p.name for p in directory.iterdir() if "rollback" not in p.name) == ["plan.json"]
-            assert (directory / "plan.rollback.json").read_text() == plan_json(plan(BEFORE)) + "\n"
+            assert (directory / "plan.rollback.json").read_text() == way_back_text(GOAL, BEFORE)
 
         reset(zk)
         run_and_resume(None)
@@ -104,7 +104,7 @@ def test_what_has_finished_is_not_sent_again(
     assert 0 not in sent and sent[-1] == 2
     assert noted[-1] == [(True, True), (True, False)], "what had finished is still noted"
     assert nodes.assignment(zk, "t") == GOAL
-    assert (tmp_path / "plan.rollback.json").read_text() == plan_json(plan(BEFORE)) + "\n"
+    assert (tmp_path / "plan.rollback.json").read_text() == way_back_text(GOAL, BEFORE)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["plan.json", "plan.rollback.json"]
 
 

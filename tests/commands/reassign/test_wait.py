@@ -16,7 +16,7 @@ from kafkatool.core.planner.plan_files import plan_json
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigZnode, ReassignmentZnode
 from tests.commands.reassign.runner import GOAL, plan_file, run
-from tests.core.operations.reassignment.plans import NINE, config, plan
+from tests.core.operations.reassignment.plans import NINE, config, plan, way_back_text
 from tests.core.zookeeper import cluster_nodes as nodes
 
 
@@ -108,7 +108,7 @@ def test_a_plan_in_batches_is_followed_to_its_end_without_wait(
     ]
     assert "3 batches, each sent when the one before it has ended" in result.stderr
     assert config(seed, "brokers", "1") == {} == config(seed, "topics", "t")
-    assert (tmp_path / "plan.rollback.json").read_text() == plan_json(plan(NINE)) + "\n"
+    assert (tmp_path / "plan.rollback.json").read_text() == way_back_text(GOAL, NINE)
 
 
 @pytest.mark.spec("RSN-19X", "RSN-23X", "RSN-33X")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -346,7 +347,7 @@ def test_another_replication_factor_saves_its_way_back_before_it_starts(
         '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2,3]},'
         '{"topic":"orders","partition":1,"replicas":[2,3,4]}]}\n'
     )
-    file = tmp_path / "replication-factor-2.rollback.json"
+    file = tmp_path / "orders.replication-factor-2.rollback.json"
     file.write_text("of an earlier command\n")
     args = ("--topic", "orders", "--replication-factor", 2, "--output", form)
     topics(zk_connect, "alter", *args, "--dry-run")
@@ -372,14 +373,43 @@ def test_another_replication_factor_saves_its_way_back_before_it_starts(
 
 
 @pytest.mark.spec("TOP-29X", "RSN-21X")
+def test_the_way_back_of_one_command_is_not_replaced_by_that_of_another_topic(zk: ZooKeeper, zk_connect: str) -> None:
+    long = "x" * 249
+    others = ("payments", "-", ".hidden", long, f"{long[1:]}y")
+    for name in others:
+        zk.create(TopicZnode.path(name), b'{"version":1,"partitions":{"0":[1]}}')
+
+    def change(topics_given: str) -> tuple[Path, set[str]]:
+        result = topics(zk_connect, "alter", "--topic", topics_given, "--replication-factor", 2, "--force")
+        assert result.exit_code == 0, result.output
+        file, told = re.findall(r"(?:rollback plan: |--reassignment-json-file )(\S+)", result.stderr)
+        assert file == told and "is kept as" not in result.stderr
+        zk.delete(ReassignmentZnode.PATH)
+        return Path(file), {entry["topic"] for entry in json.loads(Path(file).read_text())["partitions"]}
+
+    assert change("orders") == (Path("orders.replication-factor-2.rollback.json"), {"orders"})
+    assert change("payments") == (Path("payments.replication-factor-2.rollback.json"), {"payments"})
+    found = [change(name) for name in others[1:]]
+    assert [moved for _, moved in found] == [{name} for name in others[1:]]
+    several = [change("orders,payments"), change("orders,-"), change("orders,payments,-")]
+    assert several[1][1] == {"orders", "-"}
+    assert len(list(Path().iterdir())) == 2 + len(found) + len(several)
+    for file, _ in found:
+        command = ["reassign", "--zookeeper", zk_connect, "--execute", "--reassignment-json-file", str(file)]
+        result = CliRunner().invoke(kt, command)
+        assert result.exit_code == 0, result.output  # also the file of its own way back can have such a name
+        zk.delete(ReassignmentZnode.PATH)
+
+
+@pytest.mark.spec("TOP-29X", "RSN-21X")
 def test_another_replication_factor_whose_way_back_cannot_be_saved_is_not_started(
     zk: ZooKeeper, zk_connect: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "replication-factor-2.rollback.json").mkdir()
+    (tmp_path / "orders.replication-factor-2.rollback.json").mkdir()
     before = nodes.tree(zk)
     result = topics(zk_connect, "alter", "--topic", "orders", "--replication-factor", 2)
     assert result.exit_code == 1
-    assert "cannot write replication-factor-2.rollback.json" in result.stdout
+    assert "cannot write orders.replication-factor-2.rollback.json" in result.stdout
     assert nodes.tree(zk) == before
 
 

@@ -48,6 +48,15 @@ def test_plan_json_is_compact_with_the_documents_key_order() -> None:
     )
 
 
+@pytest.mark.spec("RSN-5", "RSN-21X")
+def test_further_keys_of_a_plan_are_passed_over() -> None:
+    wanted = {TopicPartition("t", 0): (1, 2)}
+    text = plan_files.plan_json(wanted, plan_sha256="0f")
+    assert text == '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}],"plan_sha256":"0f"}'
+    assert plan_files.parse_plan(text, "plan.json") == wanted
+    assert plan_files.parse_placed_plan(text, "plan.json") == (wanted, {})
+
+
 @pytest.mark.spec("RSN-5")
 def test_log_dirs_any_is_dropped() -> None:
     text = plan(entry(log_dirs=["any", "any"]))

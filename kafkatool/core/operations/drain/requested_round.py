@@ -31,7 +31,7 @@ from kafkatool.core.operations.requests import comparing, reassignments, throttl
 from kafkatool.core.operations.requests.moving import Moving, read_moves
 from kafkatool.core.operations.requests.throttles import Throttle
 from kafkatool.core.operations.requests.topic_reading import read_topics, replicas_in
-from kafkatool.core.planner.plan_files import Moves, plan_json, split_plan, write_file
+from kafkatool.core.planner.plan_files import Moves, split_plan
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 SHOWN: Final = 3  # refusals in one line
@@ -60,8 +60,8 @@ class RequestedRound:
 
         Raises RefusedError, BrokerUnreachableError; throttles are then as they were, unless something of it may move.
         """
-        file = self._files.rollback
-        yield events.WayBack(prepared, file, saved=True, kept=write_file(file, plan_json(prepared.way_back)))
+        kept = self._files.save_way_back(self._plan, prepared.way_back)
+        yield events.WayBack(prepared, self._files.rollback, saved=True, kept=kept)
         self._moves = prepared.moves
         self._write(RunState.of(self._plan, prepared).with_batch(0, finished=False))
         lacking = {Replica(p, b) for p, to in prepared.moves.items() for b in to if b not in prepared.current[p]}

@@ -33,7 +33,7 @@ from kafkatool.core.operations.reassignment.submission import (
     send_back,
     start,
 )
-from kafkatool.core.planner.plan_files import Moves, PartitionName, plan_json, write_file
+from kafkatool.core.planner.plan_files import Moves, PartitionName
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import Create, Op, ZooKeeper
 from kafkatool.core.zookeeper.znodes import ReassignmentZnode
@@ -203,14 +203,14 @@ class Run:
         What was carried out already has no way back of its own: the one that its first run saved stays.
         """
         file = self._files.rollback
-        if len(prepared.unchanged) == len(prepared.moves) and file.exists():
+        if len(prepared.unchanged) == len(prepared.moves) and self._files.has_way_back(self._plan):
             return WayBack(prepared, file, saved=False)
         moved = self._files.moved_from_way_back(
             self._plan, prepared.way_back, now=prepared.current, moving=prepared.replaced, name_of=self._name_of
         )
         if moved:
             return WayBack(prepared, file, saved=False, moved=len(moved))
-        return WayBack(prepared, file, saved=True, kept=write_file(file, plan_json(prepared.way_back)))
+        return WayBack(prepared, file, saved=True, kept=self._files.save_way_back(self._plan, prepared.way_back))
 
     def _write(self, state: RunState) -> None:
         self._state = state

@@ -24,6 +24,7 @@ from kafkatool.core.planner.plan_files import (
     plan_json,
     read_text,
     replace_file,
+    write_file,
 )
 
 if TYPE_CHECKING:
@@ -132,6 +133,10 @@ def plan_hash(plan: Moves) -> str:
     return hashlib.sha256(plan_json(plan).encode()).hexdigest()
 
 
+def _way_back_json(plan: Moves, origin: Moves) -> str:
+    return plan_json(origin, plan_sha256=plan_hash(plan))
+
+
 def remove(path: Path) -> None:
     """Remove the file of a run that is over. Raises RefusedError."""
     try:
@@ -195,16 +200,34 @@ class RunFiles:
             raise RefusedError(f"{self.rollback} is not the rollback of this plan, which does not have {names}")
         return found
 
+    def save_way_back(self, plan: Moves, origin: Moves) -> Path | None:
+        """Save the way back of ``plan`` to ``origin`` (RSN-21X). Return where another that was there is kept, if any.
+
+        It says whose it is: the next plan may have the same file, as all from stdin do. Raises RefusedError.
+        """
+        return write_file(self.rollback, _way_back_json(plan, origin))
+
+    def has_way_back(self, plan: Moves) -> bool:
+        """Tell whether a run of just this plan has saved the way back that is there."""
+        if not self.rollback.is_file():
+            return False
+        try:
+            saved = orjson.loads(self.rollback.read_bytes())
+        except (OSError, ValueError):
+            return False
+        return isinstance(saved, dict) and saved.get("plan_sha256") == plan_hash(plan)
+
     def moved_from_way_back(
         self, plan: Moves, before: Moves, *, now: Moves, moving: Collection[TopicPartition], name_of: PartitionName
     ) -> frozenset[TopicPartition] | None:
         """Return what has moved since an earlier run of the plan saved the way back; None: what is saved holds no more.
 
         It holds where all that is to change is, as ``before`` tells, where that run found it, or on its way from there.
+        That of another plan never does: it would undo what that one has moved.
         """
-        if before == now and self._is_way_back(before):  # nothing has moved: no need to take 10,000 lines apart
+        if before == now and self._is_way_back(plan, before):  # nothing has moved: no need to take 10,000 lines apart
             return frozenset()
-        saved = self.known_way_back(plan, name_of=name_of)
+        saved = self.known_way_back(plan, name_of=name_of) if self.has_way_back(plan) else {}
         for p, to in plan.items():
             if p in moving:
                 holds = p in saved and set(saved[p]) <= set(now[p])
@@ -214,10 +237,10 @@ class RunFiles:
                 return None
         return frozenset(p for p, back in saved.items() if back != now[p]) if saved else None
 
-    def _is_way_back(self, origin: Moves) -> bool:
-        """Tell whether just that is what the file of the way back says, as ``write_file`` has written it."""
+    def _is_way_back(self, plan: Moves, origin: Moves) -> bool:
+        """Tell whether just that is what the file of the way back says, as ``save_way_back`` has written it."""
         try:
-            return self.rollback.read_bytes() == f"{plan_json(origin)}\n".encode()
+            return self.rollback.read_bytes() == f"{_way_back_json(plan, origin)}\n".encode()
         except OSError:
             return False
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.operations.reassignment.saved_run import plan_hash
+from kafkatool.core.planner.plan_files import plan_json
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigChangeZnode, ConfigZnode
 
@@ -15,6 +17,11 @@ def tp(number: int, topic: str = "t") -> TopicPartition:
 
 def plan(moves: Mapping[int, Sequence[int]], topic: str = "t") -> dict[TopicPartition, tuple[int, ...]]:
     return {tp(p, topic): tuple(r) for p, r in moves.items()}
+
+
+def way_back_text(goal: Mapping[int, Sequence[int]], before: Mapping[int, Sequence[int]]) -> str:
+    """Return what the file of the way back holds of a plan for ``goal``."""
+    return plan_json(plan(before), plan_sha256=plan_hash(plan(goal))) + "\n"
 
 
 def config(zk: ZooKeeper, entity_type: str, name: str) -> dict[str, str] | None:

@@ -15,10 +15,10 @@ from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.run import Run
 from kafkatool.core.operations.reassignment.saved_run import RunFiles
 from kafkatool.core.operations.reassignment.submission import Prepared, prepare
-from kafkatool.core.planner.plan_files import dashed, plan_json
+from kafkatool.core.planner.plan_files import dashed
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ReassignmentZnode, TopicZnode
-from tests.core.operations.reassignment.plans import NINE, config, plan
+from tests.core.operations.reassignment.plans import NINE, config, plan, way_back_text
 from tests.core.zookeeper import cluster_nodes as nodes
 
 GOAL = plan({0: (2,), 1: (2,), 3: (3,)})
@@ -51,7 +51,7 @@ def test_a_run_tells_what_happens_in_order_and_leaves_nothing_but_the_way_back(
     assert unchanged == events.Unchanged(1, all=False) and removed == events.ThrottleRemoved(())
     assert way_back == events.WayBack(prepared, files.rollback, saved=True)
     assert isinstance(ended, events.Ended) and ended.completed and ended.finished and not ended.unsent
-    assert files.rollback.read_text() == plan_json(plan({0: (1,), 1: (2,), 3: (1,)})) + "\n"
+    assert files.rollback.read_text() == way_back_text({0: (2,), 1: (2,), 3: (3,)}, {0: (1,), 1: (2,), 3: (1,)})
     assert list(tmp_path.iterdir()) == [files.rollback] and config(zk, "brokers", "1") == {}
     assert list(run.end_early()) == []
 
