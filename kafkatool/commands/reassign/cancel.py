@@ -19,7 +19,7 @@ from kafkatool.core.errors import KafkatoolError, RefusedError
 from kafkatool.core.model.moves import Status
 from kafkatool.core.model.values import in_number
 from kafkatool.core.operations.reassignment.cancelling import ControllerUnreachableError, asking
-from kafkatool.core.operations.reassignment.events import Cancelled
+from kafkatool.core.operations.reassignment.events import Cancelled, Gone
 from kafkatool.core.operations.reassignment.run import Run
 from kafkatool.core.operations.reassignment.status import Verification
 from kafkatool.core.operations.reassignment.submission import check_rate
@@ -54,7 +54,7 @@ class Cancel(PlanMode):
             rate = run.rate_begun() if self.rollback and self.throttle is None else self.throttle
             try:
                 if self.dry_run:
-                    return self._plan_only(zk, plan, run, origin, rate)
+                    return self._plan_only(zk, plan, run, output, origin, rate)
                 found, ended = self._follow(run, output, origin, rate)
             except ControllerUnreachableError as e:
                 raise RefusedError(
@@ -72,15 +72,19 @@ class Cancel(PlanMode):
         self.out.show(Answer((), [item(m) for m in found.items], COLUMNS, cluster_id))
         return 0 if ended and (not self.rollback or found.completed) else 1
 
-    def _plan_only(self, zk: ZooKeeper, plan: Moves, run: Run, origin: Moves, rate: int | None) -> int:
+    def _plan_only(
+        self, zk: ZooKeeper, plan: Moves, run: Run, output: RunOutput, origin: Moves, rate: int | None
+    ) -> int:
         from kafkatool.core.operations.requests.planned import plan_moves
 
         with asking(zk, plan, broker_access()) as client:
-            requests, ops = run.plan_cancel(
+            planned = run.plan_cancel(
                 origin, client, rollback=self.rollback, preserve_throttles=self.preserve_throttles, throttle=rate
             )
-            shown = [] if client is None else plan_moves(client, requests)
-        self.out.planned(ops, sequential_paths=NUMBERED, requests=shown)
+            shown = [] if client is None else plan_moves(client, planned.requests)
+        if planned.gone:
+            output.show(Gone(planned.gone))
+        self.out.planned(planned.ops, sequential_paths=NUMBERED, requests=shown)
         return 0
 
     def _follow(self, run: Run, output: RunOutput, origin: Moves, rate: int | None) -> tuple[Verification, bool]:

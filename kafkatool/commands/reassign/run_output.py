@@ -6,7 +6,13 @@ from typing import Final
 
 from kafkatool.commands.reassign.modes import PlanMode
 from kafkatool.commands.reassign.rows import left_throttle_text, status_lines, unchanged_line, way_back_line
-from kafkatool.commands.shared.run_progress import RunProgressLine, awaited_line, rates_left_line, released_line
+from kafkatool.commands.shared.run_progress import (
+    RunProgressLine,
+    awaited_line,
+    gone_line,
+    rates_left_line,
+    released_line,
+)
 from kafkatool.core.model.moves import Status
 from kafkatool.core.model.values import TopicPartition, first_of, in_number
 from kafkatool.core.operations.reassignment import events
@@ -75,6 +81,8 @@ class RunOutput(AbstractContextManager["RunOutput"]):
                 self._out.note(
                     "other partitions are being moved: the throttle stays; --verify takes it off when they are"
                 )
+            case events.Gone():
+                self._out.note(gone_line(event, self._names(event.partitions)))
             case events.SentBack():
                 what = in_number(event.partitions, "partition under way is", "partitions under way are")
                 self._out.note(f"{what} sent back to the replicas from before")

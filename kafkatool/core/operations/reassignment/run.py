@@ -6,7 +6,7 @@ Each step is noted in the state file before it is taken, so whoever comes next c
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkatool.core.errors import (
     NoNodeError,
@@ -71,6 +71,14 @@ class LeftWaiting:
     found: Verification | None
     carried_out: bool
     throttled: bool
+
+
+class PlannedCancel(NamedTuple):
+    """What a cancel would ask the controller for, and write; ``gone``: what does not exist any more of the way back."""
+
+    requests: "list[AlterPartitionReassignmentsRequest]"
+    ops: list[Op]
+    gone: tuple[TopicPartition, ...]
 
 
 class Run:
@@ -168,11 +176,14 @@ class Run:
             self._zk,
             self._plan,
             skip_unchanged=True,
+            skip_gone=True,
             force=force,
             max_bytes=state.max_json_size,
             max_count=state.batch_partitions,
             name_of=self._name_of,
         )
+        if left.gone:
+            yield events.Gone(left.gone)
         if state.cancelled and state.rate is not None:  # its lists may be those of a way back
             self._throttle_anew(state, left.moves, state.rate)
         self._write(self._state.resumed(left.batches))  # also if it was cancelled: this is to go on
@@ -424,8 +435,16 @@ class Run:
         ended = yield from self._stop(origin, timeout_s, client)
         if ended and rollback:
             back = prepare(
-                self._zk, origin, skip_unchanged=True, force=force, max_count=batch_partitions, name_of=self._name_of
+                self._zk,
+                origin,
+                skip_unchanged=True,
+                skip_gone=True,
+                force=force,
+                max_count=batch_partitions,
+                name_of=self._name_of,
             )
+            if back.gone:
+                yield events.Gone(back.gone)
             if not preserve_throttles:
                 self._throttle_way_back(back, throttle)
             ended = yield from self._go_back(back, timeout_s=timeout_s)
@@ -457,7 +476,7 @@ class Run:
         rollback: bool,
         preserve_throttles: bool,
         throttle: int | None = None,
-    ) -> "tuple[list[AlterPartitionReassignmentsRequest], list[Op]]":
+    ) -> PlannedCancel:
         """Plan what ``cancel`` would ask the controller for, and write, in its order, if nothing ended meanwhile (COM-6X).
 
         The way back of what has ended is sent, and throttles come off, when what is under way has arrived.
@@ -466,10 +485,12 @@ class Run:
         turned = plan_send_back(self._zk, self._plan, origin)[0] if client is None else None
         ops: list[Op] = [turned] if turned is not None else []
         set_for_it: list[ConfigWrite] = []
+        gone: tuple[TopicPartition, ...] = ()
         if rollback:
             moving = status.running(self._zk) or {}
             ended = {p: replicas for p, replicas in origin.items() if p not in moving}
-            back = prepare(self._zk, ended, skip_unchanged=True, force=True, name_of=self._name_of)
+            back = prepare(self._zk, ended, skip_unchanged=True, skip_gone=True, force=True, name_of=self._name_of)
+            gone = back.gone
             if throttle is not None and back.moves and not preserve_throttles:
                 view = read_cluster(self._zk, {p.topic for p in back.moves}, states=False)
                 set_for_it = plan_throttle(self._zk, view, back.moves, throttle)
@@ -484,7 +505,7 @@ class Run:
                 writes = writes or [replace(write, config=write.stored) for write in set_for_it]
             ops += [op for write in writes for op in write.ops]
         self._zk.check_permitted(ops)
-        return asked, ops
+        return PlannedCancel(asked, ops, gone)
 
     def end_cancel(self, *, preserve_throttles: bool) -> Iterator[Event]:
         """Tell where things stand, and take throttles off unless data is still copied under them (RSN-23X).

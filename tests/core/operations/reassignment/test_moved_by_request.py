@@ -184,7 +184,7 @@ def test_a_cancel_takes_no_throttle_off_a_running_request(cluster: ZooKeeper, tm
     throttled(cluster, "t", "0:1", "0:2")
     nodes.request(cluster, tp(0, "u"), (1, 2, 3))
     run = run_of(cluster, tmp_path, DONE)
-    assert run.plan_cancel({}, None, rollback=False, preserve_throttles=False) == ([], [])
+    assert run.plan_cancel({}, None, rollback=False, preserve_throttles=False) == ([], [], ())
     assert (
         kinds(cancel(run)) == ["Following", "ThrottleStays", "Cancelled"] and config(cluster, "brokers", "3") == RATES
     )

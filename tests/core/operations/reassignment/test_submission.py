@@ -148,3 +148,18 @@ def test_what_is_wrong_in_the_last_batch_refuses_the_whole_plan(zk: ZooKeeper, w
     with pytest.raises(RefusedError, match="The proposed assignment contains non-existent"):
         prepare(zk, plan({0: (2,), 1: (3,), **wrong}), max_count=1)
     assert nodes.tree(zk) == before
+
+
+@pytest.mark.spec("RSN-17X", "RSN-22X")
+def test_what_does_not_exist_any_more_is_left_out_where_that_is_wanted_but_not_what_cannot_be_read(
+    zk: ZooKeeper,
+) -> None:
+    nodes.make_cluster(zk, topics={"t": {0: (1,), 1: (2,)}, "odd": {0: (1,)}})
+    moves = {**plan({0: (2,), 1: (3,), 7: (9,)}), **plan({0: (9,)}, "deleted")}
+    with pytest.raises(RefusedError, match="non-existent partitions: t-7, deleted-0"):
+        prepare(zk, moves, name_of=dashed)
+    prepared = prepare(zk, moves, skip_gone=True, max_count=1)
+    assert prepared.batches == (plan({0: (2,)}), plan({1: (3,)})) and prepared.gone == (tp(7), tp(0, "deleted"))
+    zk.set(TopicZnode.path("odd"), b"{", 0)
+    with pytest.raises(RefusedError, match=r"non-existent partitions: odd-0$"):
+        prepare(zk, {**moves, **plan({0: (2,)}, "odd")}, skip_gone=True, name_of=dashed)
