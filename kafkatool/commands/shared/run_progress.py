@@ -72,6 +72,8 @@ def progress_text(p: Progress, copied: Copied | None) -> str:
 def hindrance_texts(found: Hindrances) -> list[str]:
     """Name what stands in the way, most certain first."""
     texts = [f"waiting for broker {join_ids(found.awaited)}, which is down"] if found.awaited else []
+    if found.others:
+        texts.append(f"waiting for what others move: {first_of(found.others, SHOWN)}")
     if found.leaderless:
         texts.append(f"without leader: {first_of(found.leaderless, SHOWN)}")
     texts += [f"the throttle of broker {broker} is {rate} B/s" for broker, rate in found.throttled[:SHOWN]]

@@ -399,6 +399,28 @@ def test_a_move_by_request_is_neither_replaced_nor_cancelled_without_a_word(
     assert asked(zk) == plan({0: (3,), 1: (3,)})
 
 
+@pytest.mark.spec("RSN-37X", "RSN-30X")
+def test_a_way_back_takes_the_place_of_what_a_request_moves_where_that_is_forced(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path
+) -> None:
+    nodes.make_cluster(zk, topics={"t": BEFORE})
+    file = ("--reassignment-json-file", plan_file(tmp_path / "plan.json", GOAL))
+    assert run(zk_connect, "--execute", *file).exit_code == 0
+    nodes.reassign(zk)
+    nodes.request(zk, TopicPartition("t", 0), (9,))  # to a broker that is dead: it never ends
+    back = ("--cancel", "--rollback", *file, "--timeout", "60")
+    refused = run(zk_connect, *back)
+    assert refused.exit_code == 1 and "wait until it has ended, or add --force" in refused.stdout, refused.output
+
+    def take_over(own: ZooKeeper) -> None:
+        nodes.end_requests(own, "t")
+        nodes.reassign(own)
+
+    with nodes.controller(zk_connect, ReassignmentZnode.PATH, take_over):
+        forced = run(zk_connect, *back, "--force")
+    assert forced.exit_code == 0 and nodes.assignment(zk, "t") == BEFORE, forced.output
+
+
 @pytest.mark.spec("RSN-37X")
 def test_a_run_that_is_cancelled_elsewhere_sends_no_further_batch_until_it_is_resumed(
     zk: ZooKeeper, zk_connect: str, tmp_path: Path

@@ -671,7 +671,12 @@ class Run:
         """Submit the way back and follow it; False: the deadline passed first."""
         yield Following(to_copy(self._zk, prepared.moves), "back")
         followed = following.follow(
-            self._zk, prepared.batches, timeout_s=timeout_s, on_progress=self._on_progress, started=False
+            self._zk,
+            prepared.batches,
+            timeout_s=timeout_s,
+            on_progress=self._on_progress,
+            started=False,
+            replacing=prepared.replacing,
         )
         return followed.finished == len(prepared.batches)
 
