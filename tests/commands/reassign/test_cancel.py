@@ -176,6 +176,33 @@ def test_a_throttle_is_for_the_way_back_alone_not_too_low_and_noted(
     assert nodes.tree(zk) == before and RunState.read(tmp_path / "plan.state.json", other).cancelled
 
 
+@pytest.mark.spec("RSN-37X", "RSN-23X")
+@pytest.mark.parametrize("throttled", ["by the plan", "by the cancel"])
+def test_throttles_that_are_preserved_are_those_of_the_way_back(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path, throttled: str
+) -> None:
+    nodes.make_cluster(zk, topics={"t": BEFORE})
+    file = ("--reassignment-json-file", plan_file(tmp_path / "plan.json", GOAL))
+    rate = ("--throttle", "5000")
+    before, given = (rate, ()) if throttled == "by the plan" else ((), rate)
+    assert run(zk_connect, "--execute", *file, *before).exit_code == 0
+    nodes.reassign(zk)
+    seen = list[dict[str, str] | None]()
+
+    def act(own: ZooKeeper) -> None:
+        seen.append(config(own, "topics", "t"))
+        nodes.reassign(own)
+
+    with nodes.controller(zk_connect, ReassignmentZnode.PATH, act):
+        back = run(zk_connect, "--cancel", "--rollback", *file, *given, "--preserve-throttles")
+    assert back.exit_code == 0 and nodes.assignment(zk, "t") == BEFORE, back.output
+    lists = dict(zip(throttles.REPLICAS, ("0:2,1:3,2:1", "0:1,1:2,2:3"), strict=True))
+    assert seen == [lists] and config(zk, "topics", "t") == lists
+    assert throttles.rates_by_broker(zk) == dict.fromkeys((1, 2, 3), dict.fromkeys(throttles.RATES, "5000"))
+    assert "Throttle was removed." in run(zk_connect, "--cancel", *file).stdout
+    assert config(zk, "topics", "t") == {} == throttles.rates_by_broker(zk)
+
+
 @pytest.mark.spec("RSN-37X", "COM-6X")
 def test_a_dry_run_of_cancel_shows_what_it_would_write_and_writes_nothing(
     zk: ZooKeeper, zk_connect: str, tmp_path: Path
@@ -198,10 +225,11 @@ def test_a_dry_run_of_cancel_shows_what_it_would_write_and_writes_nothing(
     }
     assert all('"config":{}' in line for line in untied if line.startswith("set"))
     rollback = run(zk_connect, "--cancel", *file, "--rollback", "--preserve-throttles", "--dry-run")
-    assert rollback.stdout.splitlines() == [
-        turned,
-        f"create /admin/reassign_partitions {plan_json(plan({0: BEFORE[0]}))}",
-    ]
+    first, *throttled, last = rollback.stdout.splitlines()
+    assert (first, last) == (turned, f"create /admin/reassign_partitions {plan_json(plan({0: BEFORE[0]}))}")
+    lists = dict(zip(throttles.REPLICAS, ("0:2", "0:1"), strict=True))
+    assert f"set /config/topics/t {ConfigZnode.encode(lists).decode()}" in throttled, "under the plan's own throttle"
+    assert not any('"config":{}' in line for line in throttled)
     assert nodes.tree(zk) == before and {path: path.read_bytes() for path in tmp_path.iterdir()} == files
 
 

@@ -397,7 +397,8 @@ class Run:
 
         The controller is asked to, where it takes such a request, else the way back is written. ``rollback``: what has
         ended too goes back there, in batches of so many partitions (0: all), under ``throttle``, in bytes per second and
-        broker, or None. Raises ControllerUnreachableError, with nothing written; RefusedError.
+        broker, or None. ``preserve_throttles``: they stay, that one too. Raises ControllerUnreachableError, with nothing
+        written; RefusedError.
         """
         with cancelling.asking(self._zk, self._plan, access) as client:
             yield from self._cancel(
@@ -427,7 +428,7 @@ class Run:
             RunState.read(self._files.state, self._plan)
         except RefusedError as e:
             if not isinstance(e.__cause__, FileNotFoundError):
-                if rollback and throttle is not None and not preserve_throttles:
+                if rollback and throttle is not None:
                     raise  # there is no place to note the throttle
                 yield events.NotCancelled(e)
         if moved := status.find_requested(self._zk, self._plan):
@@ -445,7 +446,7 @@ class Run:
             )
             if back.gone:
                 yield events.Gone(back.gone)
-            if not preserve_throttles:
+            if throttle is not None or not preserve_throttles:
                 self._throttle_way_back(back, throttle)
             ended = yield from self._go_back(back, timeout_s=timeout_s)
         ended = ended and not status.find_requested(self._zk, self._plan)  # which the znode does not reach
@@ -491,7 +492,7 @@ class Run:
             ended = {p: replicas for p, replicas in origin.items() if p not in moving}
             back = prepare(self._zk, ended, skip_unchanged=True, skip_gone=True, force=True, name_of=self._name_of)
             gone = back.gone
-            if throttle is not None and back.moves and not preserve_throttles:
+            if throttle is not None and back.moves:
                 view = read_cluster(self._zk, {p.topic for p in back.moves}, states=False)
                 set_for_it = plan_throttle(self._zk, view, back.moves, throttle)
             ops += [op for write in set_for_it for op in write.ops]
