@@ -47,7 +47,7 @@ class Cancel(PlanMode):
         else:
             origin = self.files.known_way_back(plan, name_of=self.name_of)
         with terminated_like_interrupted(), self.session() as zk:
-            output = RunOutput(self)
+            output = RunOutput(self, going_back=self._going_back)
             run = Run(zk, plan, self.files, name_of=self.name_of, on_progress=output.progress)
             if not self.force:
                 check_rate(self.throttle)
@@ -57,9 +57,7 @@ class Cancel(PlanMode):
                     return self._plan_only(zk, plan, run, output, origin, rate)
                 found, ended = self._follow(run, output, origin, rate)
             except ControllerUnreachableError as e:
-                raise RefusedError(
-                    str(e), now=self.asking_brokers(e.endpoint, self.cancelling(rollback=self.rollback))
-                ) from e
+                raise RefusedError(str(e), now=self.asking_brokers(e.endpoint, self._again)) from e
             if not ended:
                 self.out.note("not finished: what is under way goes on; the same command looks again")
             if self.rollback or not ended:
@@ -71,6 +69,20 @@ class Cancel(PlanMode):
             cluster_id = None if self.out.is_text else read_cluster_id(zk)
         self.out.show(Answer((), [item(m) for m in found.items], COLUMNS, cluster_id))
         return 0 if ended and (not self.rollback or found.completed) else 1
+
+    @property
+    def _again(self) -> str:
+        """Return the flags of this command that either way takes: left out, the way back would be another one."""
+        throttle = "" if self.throttle is None else f" --throttle {self.throttle}"
+        return self.cancelling(rollback=self.rollback) + throttle + " --preserve-throttles" * self.preserve_throttles
+
+    @property
+    def _going_back(self) -> str | None:
+        """Return what to type where this command is cut short, and why: by no other one the rest goes back."""
+        if not self.rollback:
+            return None
+        off = "" if self.preserve_throttles else "; no throttle is left then"
+        return f"{self.command(self._again + ' --force' * self.force)}  # goes on until all is back{off}"
 
     def _plan_only(
         self, zk: ZooKeeper, plan: Moves, run: Run, output: RunOutput, origin: Moves, rate: int | None

@@ -32,11 +32,12 @@ SHOWN: Final = 10  # names of partitions in a note
 class RunOutput(AbstractContextManager["RunOutput"]):
     """The output of one command about a run. As a context it ends the line of progress, whatever happens.
 
-    ``brief``: plans are counted, not printed, as who follows a run has them in files.
+    ``brief``: plans are counted, not printed, as who follows a run has them in files. ``going_back``: what to type, and
+    why, where a cancel that goes all the way back is cut short.
     """
 
-    def __init__(self, mode: PlanMode, *, brief: bool = False) -> None:
-        self._mode, self._out, self._brief = mode, mode.out, brief
+    def __init__(self, mode: PlanMode, *, brief: bool = False, going_back: str | None = None) -> None:
+        self._mode, self._out, self._brief, self._going_back = mode, mode.out, brief, going_back
         self._line = RunProgressLine(self._out.note)
 
     def __exit__(self, *_: object) -> None:
@@ -205,5 +206,7 @@ class RunOutput(AbstractContextManager["RunOutput"]):
         stays = "; the throttle stays" if event.throttled else "; no throttle is left"
         idle = "what requests move goes on" if event.copying else "nothing of the plan is under way"
         self._out.note((", ".join(parts) or idle) + stays)
-        if event.throttled:
+        if self._going_back is not None:
+            self._out.note(self._going_back)
+        elif event.throttled:
             self._out.note(f"{self._mode.command('--cancel')}  # takes it off when nothing is copied any more")

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterable
@@ -10,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from kafkatool.commands.main import kt
 from kafkatool.commands.reassign.run_output import RunOutput
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment import following, run_lock, throttles
@@ -200,6 +203,41 @@ def test_throttles_that_are_preserved_are_those_of_the_way_back(
     assert seen == [lists] and config(zk, "topics", "t") == lists
     assert throttles.rates_by_broker(zk) == dict.fromkeys((1, 2, 3), dict.fromkeys(throttles.RATES, "5000"))
     assert "Throttle was removed." in run(zk_connect, "--cancel", *file).stdout
+    assert config(zk, "topics", "t") == {} == throttles.rates_by_broker(zk)
+
+
+@pytest.mark.spec("RSN-37X", "RSN-23X")
+def test_a_cancel_that_goes_all_the_way_back_and_is_cut_short_says_how_it_goes_on(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes.make_cluster(zk, topics={"t": BEFORE})
+    way_back = ("--rollback-file", tmp_path / "way back.json")
+    file = ("--reassignment-json-file", plan_file(tmp_path / "plan.json", GOAL), *way_back)
+    flags = ("--wait", "--timeout", "0", "--batch-partitions", "1")
+    assert run(zk_connect, "--execute", *file, *flags).exit_code == 1
+    nodes.reassign(zk)
+    zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode(plan({1: GOAL[1]})))  # as a kt that resumes it
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    cut: list[list[str]] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(RunOutput, "progress", interrupted)
+        for more in (("--throttle", "5000"), ("--throttle", "5000", "--preserve-throttles", "--force")):
+            early = run(zk_connect, "--cancel", "--rollback", *file, *more)
+            assert early.exit_code == 130, early.output
+            cut.append([line for line in early.stderr.splitlines() if line.startswith("kt reassign")])
+    preserving, flags_of_plan = " --preserve-throttles --force", f"--reassignment-json-file {file[1]}"
+    again = f"kt reassign --zookeeper {zk_connect} --cancel --rollback --rollback-file '{way_back[1]}' --throttle 5000"
+    assert cut == [
+        [f"{again} {flags_of_plan}  # goes on until all is back; no throttle is left then"],
+        [f"{again}{preserving} {flags_of_plan}  # goes on until all is back"],
+    ]
+    nodes.reassign(zk)
+    with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
+        pasted = CliRunner().invoke(kt, shlex.split(cut[0][0], comments=True)[1:])
+    assert pasted.exit_code == 0 and nodes.assignment(zk, "t") == BEFORE, pasted.output
     assert config(zk, "topics", "t") == {} == throttles.rates_by_broker(zk)
 
 
