@@ -160,7 +160,8 @@ def plan_throttle(
     zk: ZooKeeper, view: ClusterView, moves: Moves, rate: int, *, rates_alone: bool = False
 ) -> list[ConfigWrite]:
     """Plan the rates of all brokers that those moves touch, and the lists of their topics (RSN-14)."""
-    assignments = {t: topic.assignment for t, topic in view.topics.items() if any(p.topic == t for p in moves)}
+    moved = {p.topic for p in moves}
+    assignments = {t: topic.assignment for t, topic in view.topics.items() if t in moved}
     writes = throttles.plan_rates(zk, throttles.throttled_brokers(moves, assignments), rate)
     if not rates_alone:
         origins = {p: minus(replicas_of(view, p), view.adding(p)) for p in moves}
