@@ -25,7 +25,7 @@ from kafkatool.commands.shared.options import (
 from kafkatool.commands.shared.output import Answer, Output, error_item
 from kafkatool.commands.shared.termination import interruptions_kept, terminated_like_interrupted
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
-from kafkatool.core.operations.drain.drain import Drain, Proven, terms_begun
+from kafkatool.core.operations.drain.drain import Drain, Proven, arrived, terms_begun
 from kafkatool.core.operations.drain.way import Terms
 from kafkatool.core.operations.reassignment.cancelling import ControllerUnreachableError
 from kafkatool.core.operations.reassignment.events import Cancelled, Event
@@ -190,7 +190,7 @@ def _cancel(o: Options, way: DrainWay, output: DrainOutput, work: Drain[Any]) ->
             for event in work.cancel(o.terms if o.rollback else None):
                 output.show(event)
                 if isinstance(event, Cancelled):
-                    ended = ended and event.ended and (event.found.completed or not o.rollback)
+                    ended = ended and event.ended and (arrived(event.found.items) or not o.rollback)
     except ControllerUnreachableError as e:  # nothing was begun
         by_request = f"kt reassign{brokers_flags(e.endpoint, o.cluster_id)} --cancel --reassignment-json-file"
         raise RefusedError(str(e), now=f"{by_request} {shlex.quote(work.plan_file)}") from e

@@ -6,7 +6,13 @@ from typing import Any, Final
 
 from kafkatool.commands.shared.output import Output
 from kafkatool.commands.shared.plan_table import broker_lines, throttled_line, total_line
-from kafkatool.commands.shared.run_progress import RunProgressLine, awaited_line, rates_left_line, released_line
+from kafkatool.commands.shared.run_progress import (
+    RunProgressLine,
+    awaited_line,
+    gone_line,
+    rates_left_line,
+    released_line,
+)
 from kafkatool.core.model.moves import Status
 from kafkatool.core.model.values import first_of, in_number, join_ids
 from kafkatool.core.operations.drain.drain import Planned, Proven, Unproven
@@ -94,6 +100,8 @@ class DrainOutput(AbstractContextManager["DrainOutput"]):
             case Unproven():
                 self._out.note(f"{self._ways_on.starting}  # look again whether anything is left")
                 self._out.note(f"{self._ways_on.going_back}  # bring all back")
+            case events.Gone():
+                self._out.note(gone_line(event, first_of(event.partitions, SHOWN)))
             case events.SentBack():
                 what = in_number(event.partitions, "partition under way is", "partitions under way are")
                 self._out.note(f"{what} sent back to the replicas from before")

@@ -19,7 +19,7 @@ from kafkatool.core.errors import KafkatoolError, RefusedError
 from kafkatool.core.model.moves import Status
 from kafkatool.core.model.values import in_number
 from kafkatool.core.operations.reassignment.cancelling import ControllerUnreachableError, asking
-from kafkatool.core.operations.reassignment.events import Cancelled
+from kafkatool.core.operations.reassignment.events import Cancelled, Gone
 from kafkatool.core.operations.reassignment.run import Run
 from kafkatool.core.operations.reassignment.status import Verification
 from kafkatool.core.operations.reassignment.submission import check_rate
@@ -47,19 +47,17 @@ class Cancel(PlanMode):
         else:
             origin = self.files.known_way_back(plan, name_of=self.name_of)
         with terminated_like_interrupted(), self.session() as zk:
-            output = RunOutput(self)
+            output = RunOutput(self, going_back=self._going_back)
             run = Run(zk, plan, self.files, name_of=self.name_of, on_progress=output.progress)
             if not self.force:
                 check_rate(self.throttle)
             rate = run.rate_begun() if self.rollback and self.throttle is None else self.throttle
             try:
                 if self.dry_run:
-                    return self._plan_only(zk, plan, run, origin, rate)
+                    return self._plan_only(zk, plan, run, output, origin, rate)
                 found, ended = self._follow(run, output, origin, rate)
             except ControllerUnreachableError as e:
-                raise RefusedError(
-                    str(e), now=self.asking_brokers(e.endpoint, self.cancelling(rollback=self.rollback))
-                ) from e
+                raise RefusedError(str(e), now=self.asking_brokers(e.endpoint, self._again)) from e
             if not ended:
                 self.out.note("not finished: what is under way goes on; the same command looks again")
             if self.rollback or not ended:
@@ -72,15 +70,33 @@ class Cancel(PlanMode):
         self.out.show(Answer((), [item(m) for m in found.items], COLUMNS, cluster_id))
         return 0 if ended and (not self.rollback or found.completed) else 1
 
-    def _plan_only(self, zk: ZooKeeper, plan: Moves, run: Run, origin: Moves, rate: int | None) -> int:
+    @property
+    def _again(self) -> str:
+        """Return the flags of this command that either way takes: left out, the way back would be another one."""
+        throttle = "" if self.throttle is None else f" --throttle {self.throttle}"
+        return self.cancelling(rollback=self.rollback) + throttle + " --preserve-throttles" * self.preserve_throttles
+
+    @property
+    def _going_back(self) -> str | None:
+        """Return what to type where this command is cut short, and why: by no other one the rest goes back."""
+        if not self.rollback:
+            return None
+        off = "" if self.preserve_throttles else "; no throttle is left then"
+        return f"{self.command(self._again + ' --force' * self.force)}  # goes on until all is back{off}"
+
+    def _plan_only(
+        self, zk: ZooKeeper, plan: Moves, run: Run, output: RunOutput, origin: Moves, rate: int | None
+    ) -> int:
         from kafkatool.core.operations.requests.planned import plan_moves
 
         with asking(zk, plan, broker_access()) as client:
-            requests, ops = run.plan_cancel(
+            planned = run.plan_cancel(
                 origin, client, rollback=self.rollback, preserve_throttles=self.preserve_throttles, throttle=rate
             )
-            shown = [] if client is None else plan_moves(client, requests)
-        self.out.planned(ops, sequential_paths=NUMBERED, requests=shown)
+            shown = [] if client is None else plan_moves(client, planned.requests)
+        if planned.gone:
+            output.show(Gone(planned.gone))
+        self.out.planned(planned.ops, sequential_paths=NUMBERED, requests=shown)
         return 0
 
     def _follow(self, run: Run, output: RunOutput, origin: Moves, rate: int | None) -> tuple[Verification, bool]:

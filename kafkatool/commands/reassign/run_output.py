@@ -6,7 +6,13 @@ from typing import Final
 
 from kafkatool.commands.reassign.modes import PlanMode
 from kafkatool.commands.reassign.rows import left_throttle_text, status_lines, unchanged_line, way_back_line
-from kafkatool.commands.shared.run_progress import RunProgressLine, awaited_line, rates_left_line, released_line
+from kafkatool.commands.shared.run_progress import (
+    RunProgressLine,
+    awaited_line,
+    gone_line,
+    rates_left_line,
+    released_line,
+)
 from kafkatool.core.model.moves import Status
 from kafkatool.core.model.values import TopicPartition, first_of, in_number
 from kafkatool.core.operations.reassignment import events
@@ -26,11 +32,12 @@ SHOWN: Final = 10  # names of partitions in a note
 class RunOutput(AbstractContextManager["RunOutput"]):
     """The output of one command about a run. As a context it ends the line of progress, whatever happens.
 
-    ``brief``: plans are counted, not printed, as who follows a run has them in files.
+    ``brief``: plans are counted, not printed, as who follows a run has them in files. ``going_back``: what to type, and
+    why, where a cancel that goes all the way back is cut short.
     """
 
-    def __init__(self, mode: PlanMode, *, brief: bool = False) -> None:
-        self._mode, self._out, self._brief = mode, mode.out, brief
+    def __init__(self, mode: PlanMode, *, brief: bool = False, going_back: str | None = None) -> None:
+        self._mode, self._out, self._brief, self._going_back = mode, mode.out, brief, going_back
         self._line = RunProgressLine(self._out.note)
 
     def __exit__(self, *_: object) -> None:
@@ -75,6 +82,8 @@ class RunOutput(AbstractContextManager["RunOutput"]):
                 self._out.note(
                     "other partitions are being moved: the throttle stays; --verify takes it off when they are"
                 )
+            case events.Gone():
+                self._out.note(gone_line(event, self._names(event.partitions)))
             case events.SentBack():
                 what = in_number(event.partitions, "partition under way is", "partitions under way are")
                 self._out.note(f"{what} sent back to the replicas from before")
@@ -197,5 +206,7 @@ class RunOutput(AbstractContextManager["RunOutput"]):
         stays = "; the throttle stays" if event.throttled else "; no throttle is left"
         idle = "what requests move goes on" if event.copying else "nothing of the plan is under way"
         self._out.note((", ".join(parts) or idle) + stays)
-        if event.throttled:
+        if self._going_back is not None:
+            self._out.note(self._going_back)
+        elif event.throttled:
             self._out.note(f"{self._mode.command('--cancel')}  # takes it off when nothing is copied any more")

@@ -9,7 +9,7 @@ from kafkatool.commands.shared.credentials import broker_access
 from kafkatool.commands.shared.progress_line import ProgressLine, duration
 from kafkatool.core.model.values import first_of, in_number, join_ids
 from kafkatool.core.operations.reassignment.copy_progress import Copied, CopyWatch
-from kafkatool.core.operations.reassignment.events import Following, RatesLeft, Released
+from kafkatool.core.operations.reassignment.events import Following, Gone, RatesLeft, Released
 from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.hindrances import Hindrances
 from kafkatool.core.operations.reassignment.throttles import RATES
@@ -72,6 +72,8 @@ def progress_text(p: Progress, copied: Copied | None) -> str:
 def hindrance_texts(found: Hindrances) -> list[str]:
     """Name what stands in the way, most certain first."""
     texts = [f"waiting for broker {join_ids(found.awaited)}, which is down"] if found.awaited else []
+    if found.others:
+        texts.append(f"waiting for what others move: {first_of(found.others, SHOWN)}")
     if found.leaderless:
         texts.append(f"without leader: {first_of(found.leaderless, SHOWN)}")
     texts += [f"the throttle of broker {broker} is {rate} B/s" for broker, rate in found.throttled[:SHOWN]]
@@ -94,6 +96,13 @@ def rates_left_line(event: RatesLeft) -> str:
     """Name the rates that others have set while a run was under way, and that stand."""
     brokers = f"broker{'s' * (len(event.brokers) > 1)} {join_ids(event.brokers)}"
     return f"meanwhile somebody else has set {' and '.join(RATES)} of {brokers}, which stand"
+
+
+def gone_line(event: Gone, names: str) -> str:
+    """Say what was left out of a plan, by its ``names``."""
+    count = len(event.partitions)
+    one, many = "partition does not exist any more, and is", "partitions do not exist any more, and are"
+    return f"{in_number(count, one, many)} left out: {names}"
 
 
 def released_line(event: Released) -> str:

@@ -299,6 +299,10 @@ def test_a_topic_that_is_deleted_meanwhile_is_no_failure(cluster: Cluster, disks
     cluster.brokers[0].answers[altering.API.key] = deleted
     found = run(cluster, 1, "--no-throttle")
     assert found.exit_code == 0 and "broker 1: drained" in found.stdout, found.output
+    cluster.brokers[0].answers[altering.API.key] = alter
+    back = run(cluster, 1, "--cancel", "--rollback", "--no-throttle")
+    assert back.exit_code == 0 and cluster.replicas == {1: [2, 1], 2: [1, 2]}, back.output
+    assert "1 partition does not exist any more, and is left out: t-0" in back.stderr
 
 
 @pytest.mark.parametrize(

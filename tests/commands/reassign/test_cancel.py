@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterable
@@ -10,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from kafkatool.commands.main import kt
 from kafkatool.commands.reassign.run_output import RunOutput
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment import following, run_lock, throttles
@@ -176,6 +179,68 @@ def test_a_throttle_is_for_the_way_back_alone_not_too_low_and_noted(
     assert nodes.tree(zk) == before and RunState.read(tmp_path / "plan.state.json", other).cancelled
 
 
+@pytest.mark.spec("RSN-37X", "RSN-23X")
+@pytest.mark.parametrize("throttled", ["by the plan", "by the cancel"])
+def test_throttles_that_are_preserved_are_those_of_the_way_back(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path, throttled: str
+) -> None:
+    nodes.make_cluster(zk, topics={"t": BEFORE})
+    file = ("--reassignment-json-file", plan_file(tmp_path / "plan.json", GOAL))
+    rate = ("--throttle", "5000")
+    before, given = (rate, ()) if throttled == "by the plan" else ((), rate)
+    assert run(zk_connect, "--execute", *file, *before).exit_code == 0
+    nodes.reassign(zk)
+    seen = list[dict[str, str] | None]()
+
+    def act(own: ZooKeeper) -> None:
+        seen.append(config(own, "topics", "t"))
+        nodes.reassign(own)
+
+    with nodes.controller(zk_connect, ReassignmentZnode.PATH, act):
+        back = run(zk_connect, "--cancel", "--rollback", *file, *given, "--preserve-throttles")
+    assert back.exit_code == 0 and nodes.assignment(zk, "t") == BEFORE, back.output
+    lists = dict(zip(throttles.REPLICAS, ("0:2,1:3,2:1", "0:1,1:2,2:3"), strict=True))
+    assert seen == [lists] and config(zk, "topics", "t") == lists
+    assert throttles.rates_by_broker(zk) == dict.fromkeys((1, 2, 3), dict.fromkeys(throttles.RATES, "5000"))
+    assert "Throttle was removed." in run(zk_connect, "--cancel", *file).stdout
+    assert config(zk, "topics", "t") == {} == throttles.rates_by_broker(zk)
+
+
+@pytest.mark.spec("RSN-37X", "RSN-23X")
+def test_a_cancel_that_goes_all_the_way_back_and_is_cut_short_says_how_it_goes_on(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes.make_cluster(zk, topics={"t": BEFORE})
+    way_back = ("--rollback-file", tmp_path / "way back.json")
+    file = ("--reassignment-json-file", plan_file(tmp_path / "plan.json", GOAL), *way_back)
+    flags = ("--wait", "--timeout", "0", "--batch-partitions", "1")
+    assert run(zk_connect, "--execute", *file, *flags).exit_code == 1
+    nodes.reassign(zk)
+    zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode(plan({1: GOAL[1]})))  # as a kt that resumes it
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    cut: list[list[str]] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(RunOutput, "progress", interrupted)
+        for more in (("--throttle", "5000"), ("--throttle", "5000", "--preserve-throttles", "--force")):
+            early = run(zk_connect, "--cancel", "--rollback", *file, *more)
+            assert early.exit_code == 130, early.output
+            cut.append([line for line in early.stderr.splitlines() if line.startswith("kt reassign")])
+    preserving, flags_of_plan = " --preserve-throttles --force", f"--reassignment-json-file {file[1]}"
+    again = f"kt reassign --zookeeper {zk_connect} --cancel --rollback --rollback-file '{way_back[1]}' --throttle 5000"
+    assert cut == [
+        [f"{again} {flags_of_plan}  # goes on until all is back; no throttle is left then"],
+        [f"{again}{preserving} {flags_of_plan}  # goes on until all is back"],
+    ]
+    nodes.reassign(zk)
+    with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
+        pasted = CliRunner().invoke(kt, shlex.split(cut[0][0], comments=True)[1:])
+    assert pasted.exit_code == 0 and nodes.assignment(zk, "t") == BEFORE, pasted.output
+    assert config(zk, "topics", "t") == {} == throttles.rates_by_broker(zk)
+
+
 @pytest.mark.spec("RSN-37X", "COM-6X")
 def test_a_dry_run_of_cancel_shows_what_it_would_write_and_writes_nothing(
     zk: ZooKeeper, zk_connect: str, tmp_path: Path
@@ -198,10 +263,11 @@ def test_a_dry_run_of_cancel_shows_what_it_would_write_and_writes_nothing(
     }
     assert all('"config":{}' in line for line in untied if line.startswith("set"))
     rollback = run(zk_connect, "--cancel", *file, "--rollback", "--preserve-throttles", "--dry-run")
-    assert rollback.stdout.splitlines() == [
-        turned,
-        f"create /admin/reassign_partitions {plan_json(plan({0: BEFORE[0]}))}",
-    ]
+    first, *throttled, last = rollback.stdout.splitlines()
+    assert (first, last) == (turned, f"create /admin/reassign_partitions {plan_json(plan({0: BEFORE[0]}))}")
+    lists = dict(zip(throttles.REPLICAS, ("0:2", "0:1"), strict=True))
+    assert f"set /config/topics/t {ConfigZnode.encode(lists).decode()}" in throttled, "under the plan's own throttle"
+    assert not any('"config":{}' in line for line in throttled)
     assert nodes.tree(zk) == before and {path: path.read_bytes() for path in tmp_path.iterdir()} == files
 
 
@@ -397,6 +463,28 @@ def test_a_move_by_request_is_neither_replaced_nor_cancelled_without_a_word(
     plan_named = f"--cancel --reassignment-json-file {file[1]}"
     assert f"kt reassign --bootstrap-server 127.0.0.1:1 {plan_named}" in unreachable.stderr.splitlines()
     assert asked(zk) == plan({0: (3,), 1: (3,)})
+
+
+@pytest.mark.spec("RSN-37X", "RSN-30X")
+def test_a_way_back_takes_the_place_of_what_a_request_moves_where_that_is_forced(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path
+) -> None:
+    nodes.make_cluster(zk, topics={"t": BEFORE})
+    file = ("--reassignment-json-file", plan_file(tmp_path / "plan.json", GOAL))
+    assert run(zk_connect, "--execute", *file).exit_code == 0
+    nodes.reassign(zk)
+    nodes.request(zk, TopicPartition("t", 0), (9,))  # to a broker that is dead: it never ends
+    back = ("--cancel", "--rollback", *file, "--timeout", "60")
+    refused = run(zk_connect, *back)
+    assert refused.exit_code == 1 and "wait until it has ended, or add --force" in refused.stdout, refused.output
+
+    def take_over(own: ZooKeeper) -> None:
+        nodes.end_requests(own, "t")
+        nodes.reassign(own)
+
+    with nodes.controller(zk_connect, ReassignmentZnode.PATH, take_over):
+        forced = run(zk_connect, *back, "--force")
+    assert forced.exit_code == 0 and nodes.assignment(zk, "t") == BEFORE, forced.output
 
 
 @pytest.mark.spec("RSN-37X")

@@ -100,3 +100,6 @@ def test_while_nothing_moves_there_is_no_eta_but_how_long_and_what_is_in_the_way
     hindered = Progress(2, 8, 0, 0, 30.0, left=left, hindrances=found)
     assert progress_text(hindered, None) == f"{in_the_way}ETA unknown"
     assert progress_text(hindered, bursts).endswith("16 MiB/s, ETA unknown"), "others move, and it does not end"
+    others = Hindrances(others=tuple(TopicPartition("u", p) for p in range(5)))
+    waits = progress_text(Progress(2, 8, 0, 0, 30.0, left=left, hindrances=others), None)
+    assert waits == "2/8 partitions, waiting for what others move: u-0, u-1, u-2 and 2 more, ETA unknown"

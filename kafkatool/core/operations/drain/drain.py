@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Generic
 
 from kafkatool.core.errors import KafkatoolError, LoginRefusedError, RefusedError, TlsError, UsageError
-from kafkatool.core.model.moves import Status
+from kafkatool.core.model.moves import Move, Status
 from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.operations.brokers.answers import Answers
 from kafkatool.core.operations.drain.planning import DrainPlan, check_known, held_by, plan_drain
@@ -175,8 +175,7 @@ class Drain(Generic[S]):
         done = False
         for event in events:
             if isinstance(event, Ended):
-                gone = all(m.status is Status.COMPLETED or not m.current for m in event.moves)
-                done = self._moved = event.finished and gone
+                done = self._moved = event.finished and arrived(event.moves)
             yield event
         return done
 
@@ -242,6 +241,11 @@ class Drain(Generic[S]):
         """Tell where things stand when a cancel was cut short."""
         if self._round is not None:
             yield from self._round.end_cancel()
+
+
+def arrived(moves: Iterable[Move]) -> bool:
+    """Tell whether all is as planned that is still there: a topic that was deleted meanwhile is no failure."""
+    return all(m.status is Status.COMPLETED or not m.current for m in moves)
 
 
 def terms_begun(brokers: Sequence[int], directory: Path, terms: Terms) -> Terms:

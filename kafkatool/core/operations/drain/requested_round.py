@@ -91,6 +91,8 @@ class RequestedRound:
         cut = split_plan(self._plan, max_bytes=state.max_json_size, max_count=state.batch_partitions)
         left = [{p: to for p, to in batch.items() if p in current and current[p] != to} for batch in cut]
         batches = [batch for batch in left if batch]
+        if gone := tuple(p for p in self._plan if p not in current):
+            yield events.Gone(gone)
         self._moves = {p: to for batch in batches for p, to in batch.items()}
         if state.cancelled and state.rate is not None:  # its lists may be those of a way back
             self._throttle_anew(state, self._moves, current, state.rate)
@@ -303,6 +305,8 @@ class RequestedRound:
         self._client.begin_anew()
         current = replicas_in(read_topics(self._client, sorted({p.topic for p in origin})), origin)
         back = {p: to for p, to in origin.items() if p in current and current[p] != to}
+        if gone := tuple(p for p in origin if p not in current):
+            yield events.Gone(gone)
         self._throttle_way_back(back, current, terms)
         lacking = frozenset(Replica(p, b) for p, to in back.items() for b in to if b not in current[p])
         yield events.Following(ToCopy(lacking, dict(self._client.brokers)), "back")

@@ -155,6 +155,13 @@ class Cancelled(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Gone(Event):
+    """These were left out: the topic was deleted, or made anew with fewer partitions, since the plan was made."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SentBack(Event):
     """So many partitions are asked to go back to what they were, of the znode or of the controller."""
 

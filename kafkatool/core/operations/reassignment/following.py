@@ -1,7 +1,7 @@
 """Waiting for a reassignment, and for its further batches, each submitted when the one before has ended (RSN-19X, 33X)."""
 
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NamedTuple
@@ -123,7 +123,8 @@ def follow(
     else's reassignment, which may be long), True when it has finished. An error it raises ends the run. ``replacing``:
     what requests are moving of a batch by then is moved by it instead, and not waited for.
 
-    When the deadline passes first no further batch is submitted, and one may still be under way (RSN-19X).
+    When the deadline passes first no further batch is submitted, and one may still be under way (RSN-19X). While a batch
+    waits for others ``on_progress`` names what they move.
     """
     begun = time.monotonic()
     partitions = sum(map(len, batches))
@@ -136,12 +137,20 @@ def follow(
         left = p.left.union(*batches[number + 1 :])
         on_progress(Progress(*counts, number + 1, len(batches), left, p.still_s, p.hindrances))
 
+    def report_others(moved: Iterable[TopicPartition]) -> None:
+        counts = (done, partitions, done_replicas, wanted, time.monotonic() - begun)
+        left = frozenset().union(*batches[number:])
+        found = Hindrances(others=tuple(sorted(moved)))
+        on_progress(Progress(*counts, number + 1, len(batches), left, hindrances=found))
+
     def remaining_s() -> float | None:
         return None if timeout_s is None else max(0.0, begun + timeout_s - time.monotonic())
 
     for number, batch in enumerate(batches):
         begins = partial(on_batch, number, False)
-        if (number or not started) and not _submit(zk, batch, remaining_s, poll_ms, begins, replacing=replacing):
+        if (number or not started) and not _submit(
+            zk, batch, remaining_s, poll_ms, begins, report_others, replacing=replacing
+        ):
             return Followed(number, number)
         if not wait(zk, batch, timeout_s=remaining_s(), on_progress=report, poll_ms=poll_ms):
             return Followed(number + 1, number)
@@ -157,6 +166,7 @@ def _submit(
     remaining_s: Callable[[], float | None],
     poll_ms: int,
     before: Callable[[], None],
+    waits: Callable[[Iterable[TopicPartition]], None],
     *,
     replacing: bool,
 ) -> bool:
@@ -164,7 +174,7 @@ def _submit(
 
     So are requests that move partitions of the batch, unless it is ``replacing`` them: the controller would drop those.
 
-    ``before`` each attempt: whoever wants no more to be sent says so while this waits.
+    ``before`` each attempt: whoever wants no more to be sent says so while this waits. ``waits`` is told for what.
     """
     request = WatchedNode(zk, ReassignmentZnode.PATH)
     while True:
@@ -173,13 +183,15 @@ def _submit(
         if left is not None and left <= 0:
             return False
         pause_s = poll_ms / 1000 if left is None else min(left, poll_ms / 1000)
-        if not replacing and find_requested(zk, batch):
+        if not replacing and (requested := find_requested(zk, batch)):
+            waits(requested)
             time.sleep(pause_s)
             continue
         try:
             zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode(batch), make_parents=True)
         except NodeExistsError:
-            if request.read() is not None:
+            if (node := request.read()) is not None:
+                waits(ReassignmentZnode.decode(node.data))
                 request.wait(pause_s)
         else:
             return True

@@ -16,11 +16,13 @@ class Hindrances(NamedTuple):
 
     ``awaited``: brokers that partitions are to be on, and that are not registered. ``throttled``: brokers whose rate is
     below ``MIN_SAFE_RATE``, and that rate in bytes per second. ``leaderless``: partitions with nobody to copy from.
+    ``others``: what somebody else moves, whose end a batch waits for before it is sent.
     """
 
     awaited: tuple[int, ...] = ()
     throttled: tuple[tuple[int, int], ...] = ()
     leaderless: tuple[TopicPartition, ...] = ()
+    others: tuple[TopicPartition, ...] = ()
 
 
 NOTHING: Final = Hindrances()

@@ -6,7 +6,7 @@ Each step is noted in the state file before it is taken, so whoever comes next c
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkatool.core.errors import (
     NoNodeError,
@@ -71,6 +71,14 @@ class LeftWaiting:
     found: Verification | None
     carried_out: bool
     throttled: bool
+
+
+class PlannedCancel(NamedTuple):
+    """What a cancel would ask the controller for, and write; ``gone``: what does not exist any more of the way back."""
+
+    requests: "list[AlterPartitionReassignmentsRequest]"
+    ops: list[Op]
+    gone: tuple[TopicPartition, ...]
 
 
 class Run:
@@ -168,11 +176,14 @@ class Run:
             self._zk,
             self._plan,
             skip_unchanged=True,
+            skip_gone=True,
             force=force,
             max_bytes=state.max_json_size,
             max_count=state.batch_partitions,
             name_of=self._name_of,
         )
+        if left.gone:
+            yield events.Gone(left.gone)
         if state.cancelled and state.rate is not None:  # its lists may be those of a way back
             self._throttle_anew(state, left.moves, state.rate)
         self._write(self._state.resumed(left.batches))  # also if it was cancelled: this is to go on
@@ -386,7 +397,8 @@ class Run:
 
         The controller is asked to, where it takes such a request, else the way back is written. ``rollback``: what has
         ended too goes back there, in batches of so many partitions (0: all), under ``throttle``, in bytes per second and
-        broker, or None. Raises ControllerUnreachableError, with nothing written; RefusedError.
+        broker, or None. ``preserve_throttles``: they stay, that one too. Raises ControllerUnreachableError, with nothing
+        written; RefusedError.
         """
         with cancelling.asking(self._zk, self._plan, access) as client:
             yield from self._cancel(
@@ -416,7 +428,7 @@ class Run:
             RunState.read(self._files.state, self._plan)
         except RefusedError as e:
             if not isinstance(e.__cause__, FileNotFoundError):
-                if rollback and throttle is not None and not preserve_throttles:
+                if rollback and throttle is not None:
                     raise  # there is no place to note the throttle
                 yield events.NotCancelled(e)
         if moved := status.find_requested(self._zk, self._plan):
@@ -424,9 +436,17 @@ class Run:
         ended = yield from self._stop(origin, timeout_s, client)
         if ended and rollback:
             back = prepare(
-                self._zk, origin, skip_unchanged=True, force=force, max_count=batch_partitions, name_of=self._name_of
+                self._zk,
+                origin,
+                skip_unchanged=True,
+                skip_gone=True,
+                force=force,
+                max_count=batch_partitions,
+                name_of=self._name_of,
             )
-            if not preserve_throttles:
+            if back.gone:
+                yield events.Gone(back.gone)
+            if throttle is not None or not preserve_throttles:
                 self._throttle_way_back(back, throttle)
             ended = yield from self._go_back(back, timeout_s=timeout_s)
         ended = ended and not status.find_requested(self._zk, self._plan)  # which the znode does not reach
@@ -457,7 +477,7 @@ class Run:
         rollback: bool,
         preserve_throttles: bool,
         throttle: int | None = None,
-    ) -> "tuple[list[AlterPartitionReassignmentsRequest], list[Op]]":
+    ) -> PlannedCancel:
         """Plan what ``cancel`` would ask the controller for, and write, in its order, if nothing ended meanwhile (COM-6X).
 
         The way back of what has ended is sent, and throttles come off, when what is under way has arrived.
@@ -466,11 +486,13 @@ class Run:
         turned = plan_send_back(self._zk, self._plan, origin)[0] if client is None else None
         ops: list[Op] = [turned] if turned is not None else []
         set_for_it: list[ConfigWrite] = []
+        gone: tuple[TopicPartition, ...] = ()
         if rollback:
             moving = status.running(self._zk) or {}
             ended = {p: replicas for p, replicas in origin.items() if p not in moving}
-            back = prepare(self._zk, ended, skip_unchanged=True, force=True, name_of=self._name_of)
-            if throttle is not None and back.moves and not preserve_throttles:
+            back = prepare(self._zk, ended, skip_unchanged=True, skip_gone=True, force=True, name_of=self._name_of)
+            gone = back.gone
+            if throttle is not None and back.moves:
                 view = read_cluster(self._zk, {p.topic for p in back.moves}, states=False)
                 set_for_it = plan_throttle(self._zk, view, back.moves, throttle)
             ops += [op for write in set_for_it for op in write.ops]
@@ -484,7 +506,7 @@ class Run:
                 writes = writes or [replace(write, config=write.stored) for write in set_for_it]
             ops += [op for write in writes for op in write.ops]
         self._zk.check_permitted(ops)
-        return asked, ops
+        return PlannedCancel(asked, ops, gone)
 
     def end_cancel(self, *, preserve_throttles: bool) -> Iterator[Event]:
         """Tell where things stand, and take throttles off unless data is still copied under them (RSN-23X).
@@ -650,7 +672,12 @@ class Run:
         """Submit the way back and follow it; False: the deadline passed first."""
         yield Following(to_copy(self._zk, prepared.moves), "back")
         followed = following.follow(
-            self._zk, prepared.batches, timeout_s=timeout_s, on_progress=self._on_progress, started=False
+            self._zk,
+            prepared.batches,
+            timeout_s=timeout_s,
+            on_progress=self._on_progress,
+            started=False,
+            replacing=prepared.replacing,
         )
         return followed.finished == len(prepared.batches)
 

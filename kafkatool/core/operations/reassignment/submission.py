@@ -18,7 +18,7 @@ from kafkatool.core.operations.reassignment.throttles import SavedThrottle
 from kafkatool.core.planner.plan_files import Moves, PartitionName, bracketed, split_plan
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
 from kafkatool.core.zookeeper.session import Create, Op, SetData, ZooKeeper
-from kafkatool.core.zookeeper.znodes import ReassignmentZnode
+from kafkatool.core.zookeeper.znodes import ReassignmentZnode, TopicZnode
 
 MAX_BATCH_BYTES: Final = 512_000  # of one znode, half of ZooKeeper's limit (RSN-19X)
 SHOWN_BY_LIST: Final = "kt reassign --list shows what runs; kt waits for it with --verify --wait and its plan"
@@ -63,12 +63,13 @@ class Prepared(Submission):
 
     ``batches`` are what goes into the znode one after the other (RSN-19X). ``running`` is the reassignment found under way:
     then only throttle rates may be written (RSN-10). ``replacing``: it takes the place of moves that were requested; those
-    there are now are ``replaced``.
+    there are now are ``replaced``. ``gone`` are partitions of the plan that were left out, as they do not exist any more.
     """
 
     running: Moves | None
     replacing: bool
     replaced: frozenset[TopicPartition]
+    gone: tuple[TopicPartition, ...]
     throttle_writes: tuple[ConfigWrite, ...]
     throttled_before: tuple[str, ...]  # topics with the throttle of another plan
 
@@ -95,6 +96,7 @@ def prepare(
     *,
     throttle: int | None = None,
     skip_unchanged: bool = False,
+    skip_gone: bool = False,
     force: bool = False,
     max_bytes: int = MAX_BATCH_BYTES,
     max_count: int = 0,
@@ -105,22 +107,28 @@ def prepare(
     ``max_bytes`` and ``max_count`` entries (0: any number) bound a batch. They cut the whole plan, before unchanged
     partitions are left out, so that batches are the same whenever it is started (RSN-20X).
 
+    ``skip_gone`` leaves out what does not exist any more: a plan that was begun may outlive some of its topics.
+
     ``force`` goes on with brokers that are not registered, beside a preferred election of the same partitions, in place
     of moves that were requested of the controller, and with a throttle too low to end. Raises RefusedError in Kafka's
     words.
     """
     view = read_cluster(zk, {p.topic for p in plan}, states=False)
     current = {p: replicas for p in plan if (replicas := replicas_of(view, p))}
-    if missing := [p for p in plan if p not in current]:
-        names = ", ".join(map(name_of, missing))
+    missing = [p for p in plan if p not in current]
+    gone = tuple(p for p in missing if TopicZnode.path(p.topic) not in view.unreadable) if skip_gone else ()
+    if len(gone) < len(missing):
+        names = ", ".join(map(name_of, (p for p in missing if p not in gone)))
         raise RefusedError(
             f"The proposed assignment contains non-existent partitions: {names}",
             now="the plan is stale, or that of another cluster: make a new one with --generate",
         )
     if not force:
-        _check_unforced(view, plan, throttle, name_of)
+        _check_unforced(view, {p: r for p, r in plan.items() if p in current}, throttle, name_of)
     cut = split_plan(plan, max_bytes=max_bytes, max_count=max_count)
-    changing = [{p: r for p, r in batch.items() if not skip_unchanged or current[p] != r} for batch in cut]
+    changing = [
+        {p: r for p, r in batch.items() if p in current and (not skip_unchanged or current[p] != r)} for batch in cut
+    ]
     batches = tuple(batch for batch in changing if batch)
     moves = {p: r for batch in batches for p, r in batch.items()}
     writes: list[ConfigWrite] = []
@@ -136,6 +144,7 @@ def prepare(
         running=view.reassignment,
         replacing=force,
         replaced=view.requested.intersection(moves),
+        gone=gone,
         throttle_writes=tuple(writes),
         throttled_before=tuple(throttled_before),
         controller=view.controller_id is not None,
@@ -151,7 +160,8 @@ def plan_throttle(
     zk: ZooKeeper, view: ClusterView, moves: Moves, rate: int, *, rates_alone: bool = False
 ) -> list[ConfigWrite]:
     """Plan the rates of all brokers that those moves touch, and the lists of their topics (RSN-14)."""
-    assignments = {t: topic.assignment for t, topic in view.topics.items() if any(p.topic == t for p in moves)}
+    moved = {p.topic for p in moves}
+    assignments = {t: topic.assignment for t, topic in view.topics.items() if t in moved}
     writes = throttles.plan_rates(zk, throttles.throttled_brokers(moves, assignments), rate)
     if not rates_alone:
         origins = {p: minus(replicas_of(view, p), view.adding(p)) for p in moves}

@@ -156,3 +156,23 @@ def test_a_batch_waits_for_somebody_elses_reassignment_that_came_between(zk_conn
     assert followed == (2, 2)
     assert seen[0] == plan({0: (1, 3)}) and plan({1: (1, 3)}) in seen
     assert nodes.assignment(zk, "t")[1] == (1, 3)
+
+
+@pytest.mark.spec("RSN-19X", "RSN-33X")
+def test_a_batch_that_waits_for_somebody_else_names_what_is_moved(zk: ZooKeeper) -> None:
+    nodes.make_cluster(zk, topics={"t": {0: (1, 2), 1: (1, 2)}, "u": {0: (1, 2)}})
+    zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode(plan({0: (1, 3)}, "u")))
+    told = list[Progress]()
+
+    def on_progress(progress: Progress) -> None:
+        told.append(progress)
+        nodes.reassign(zk)
+
+    batches = [plan({0: (1, 3)}), plan({1: (1, 3)})]
+    followed = follow(zk, batches, timeout_s=60, on_progress=on_progress, poll_ms=10, started=False)
+    assert followed == (2, 2) and nodes.assignment(zk, "u") == {0: (1, 3)}
+    others = (TopicPartition("u", 0),)
+    first, *later = told
+    assert first.hindrances == Hindrances(others=others) and first.left == {*batches[0], *batches[1]}
+    assert (first.finished, first.total, first.in_sync, first.wanted, first.batches) == (0, 2, 0, 4, 2)
+    assert first.remaining_s is None and not any(p.hindrances.others for p in later)

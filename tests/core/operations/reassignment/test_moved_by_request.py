@@ -184,7 +184,7 @@ def test_a_cancel_takes_no_throttle_off_a_running_request(cluster: ZooKeeper, tm
     throttled(cluster, "t", "0:1", "0:2")
     nodes.request(cluster, tp(0, "u"), (1, 2, 3))
     run = run_of(cluster, tmp_path, DONE)
-    assert run.plan_cancel({}, None, rollback=False, preserve_throttles=False) == ([], [])
+    assert run.plan_cancel({}, None, rollback=False, preserve_throttles=False) == ([], [], ())
     assert (
         kinds(cancel(run)) == ["Following", "ThrottleStays", "Cancelled"] and config(cluster, "brokers", "3") == RATES
     )
@@ -213,7 +213,7 @@ def test_a_further_batch_does_not_replace_what_a_request_moves_by_then_unless_th
 ) -> None:
     first, second = plan({0: (3, 2)}), plan({1: (3, 2)})
     nodes.request(cluster, tp(1), (4, 2))
-    waited = list[int]()
+    waited, named = list[int](), set[TopicPartition]()
 
     def note(number: int, finished: bool) -> None:
         if (number, finished) == (1, False):
@@ -228,12 +228,13 @@ def test_a_further_batch_does_not_replace_what_a_request_moves_by_then_unless_th
             cluster,
             [first, second],
             timeout_s=60,
-            on_progress=lambda _: None,
+            on_progress=lambda p: named.update(p.hindrances.others),
             poll_ms=1,
             on_batch=note,
             replacing=replacing,
         )
     assert followed == (2, 2) and len(waited) == (1 if replacing else 2)
+    assert named == (set() if replacing else {tp(1)})
     assert nodes.assignment(cluster, "t")[1][:2] == (3, 2)
 
 

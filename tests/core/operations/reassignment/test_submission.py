@@ -2,13 +2,16 @@
 
 import json
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from kafkatool.core.errors import RefusedError
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment.status import running
-from kafkatool.core.operations.reassignment.submission import prepare, start
-from kafkatool.core.planner.plan_files import dashed
+from kafkatool.core.operations.reassignment.submission import plan_throttle, prepare, start
+from kafkatool.core.planner.plan_files import Moves, dashed
+from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import PreferredElectionZnode, ReassignmentZnode, TopicZnode
 from tests.core.operations.reassignment.plans import NINE, plan, tp
@@ -148,3 +151,35 @@ def test_what_is_wrong_in_the_last_batch_refuses_the_whole_plan(zk: ZooKeeper, w
     with pytest.raises(RefusedError, match="The proposed assignment contains non-existent"):
         prepare(zk, plan({0: (2,), 1: (3,), **wrong}), max_count=1)
     assert nodes.tree(zk) == before
+
+
+@pytest.mark.spec("RSN-17X", "RSN-22X")
+def test_what_does_not_exist_any_more_is_left_out_where_that_is_wanted_but_not_what_cannot_be_read(
+    zk: ZooKeeper,
+) -> None:
+    nodes.make_cluster(zk, topics={"t": {0: (1,), 1: (2,)}, "odd": {0: (1,)}})
+    moves = {**plan({0: (2,), 1: (3,), 7: (9,)}), **plan({0: (9,)}, "deleted")}
+    with pytest.raises(RefusedError, match="non-existent partitions: t-7, deleted-0"):
+        prepare(zk, moves, name_of=dashed)
+    prepared = prepare(zk, moves, skip_gone=True, max_count=1)
+    assert prepared.batches == (plan({0: (2,)}), plan({1: (3,)})) and prepared.gone == (tp(7), tp(0, "deleted"))
+    zk.set(TopicZnode.path("odd"), b"{", 0)
+    with pytest.raises(RefusedError, match=r"non-existent partitions: odd-0$"):
+        prepare(zk, {**moves, **plan({0: (2,)}, "odd")}, skip_gone=True, name_of=dashed)
+
+
+@pytest.mark.spec("RSN-14")
+def test_a_throttle_is_planned_without_a_look_through_all_moves_for_each_topic(zk: ZooKeeper) -> None:
+    looks = 0
+
+    class Looked(dict[TopicPartition, tuple[int, ...]]):
+        def __iter__(self) -> Iterator[TopicPartition]:
+            nonlocal looks
+            looks += 1
+            return super().__iter__()
+
+    topics = [f"t{number}" for number in range(40)]
+    nodes.make_cluster(zk, topics={topic: {0: (1,)} for topic in topics})
+    moves: Moves = Looked({tp(0, topic): (2,) for topic in topics})
+    writes = plan_throttle(zk, read_cluster(zk, states=False), moves, 5000)
+    assert len(writes) == len(topics) + 2 and looks < 10
