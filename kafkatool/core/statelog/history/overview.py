@@ -12,10 +12,14 @@ from kafkatool.core.statelog.history.observations import Heard, Said, join_into,
 from kafkatool.core.statelog.history.visibility import HOUR_LENGTH, Hours, Visibility, visibility_of
 from kafkatool.core.statelog.lines.details import Details
 from kafkatool.core.statelog.lines.selection import Counts, Selection
+from kafkatool.core.statelog.lines.shapes import LONGEST_SHAPE, MOST_SHAPES
 from kafkatool.core.statelog.sources.chunks import Chunk, Record
 
 UNKNOWN = "unknown form"
 """Stands for the event in a record of unknown form."""
+
+_Wrote = tuple[bytes, bytes, bytes]
+"""Who wrote a line, the controller whose request it is about, and its epoch."""
 
 _NOWHERE = slice(0, 0)
 _NO_MINUTE = b"no time begins so"
@@ -114,12 +118,20 @@ def observe_chunk(
     wanted = selection.partition_filter()
     start, end = selection.start_time.encode(), selection.end_time.encode()
     kinds: dict[int, _Kind] = {}
+    met_once: dict[int, _Kind] = {}  # the one of the last long line
+    activity: dict[_Wrote, Activity] = {}
     learnt = 0
     minute = _NO_MINUTE  # of the last line in time, and how many lines there were of it so far
     in_minute = 0
     for record in records:
         time, offset, line_number, line, details, _ = record
-        kind = kinds.get(id(details)) or kinds.setdefault(id(details), _Kind(details, line))
+        kind = kinds.get(id(details))
+        if kind is None:
+            _settle(met_once, activity, overview)
+            if len(kinds) >= MOST_SHAPES:  # a chunk may be a gzip file of any size
+                _settle(kinds, activity, overview)
+            kind = _Kind(details, line)
+            (kinds if len(line) <= LONGEST_SHAPE else met_once)[id(details)] = kind
         in_time = start <= time <= end
         if in_time:
             if not time.startswith(minute):
@@ -174,7 +186,19 @@ def observe_chunk(
     if in_minute:
         minutes[minute] += in_minute
     del minutes[_NO_MINUTE]
-    activity: dict[tuple[bytes, bytes, bytes], Activity] = {}
+    _settle(kinds, activity, overview)
+    _settle(met_once, activity, overview)
+    if selection.topic is not None:
+        overview.near.update(near_topics(selection.topic, others))
+    for (actor, controller, epoch), own in activity.items():
+        part = Overview(own.first, own.last, {int(actor): own})
+        if epoch:
+            (part.controllers if int(actor) == int(controller) else part.heard)[int(epoch), int(controller)] = own
+        overview.add(part)
+
+
+def _settle(kinds: dict[int, "_Kind"], activity: dict[_Wrote, Activity], overview: Overview) -> None:
+    """Add up what was counted of these kinds of lines, and let go of them."""
     for kind in kinds.values():
         lines = kind.by_nobody
         for key, (written, first, last, _) in kind.activity.items():
@@ -188,13 +212,7 @@ def observe_chunk(
         if kind.in_time:
             overview.events[shape.event or UNKNOWN] += kind.in_time
         overview.unknown_records += lines if shape.event is None else 0
-    if selection.topic is not None:
-        overview.near.update(near_topics(selection.topic, others))
-    for (actor, controller, epoch), own in activity.items():
-        part = Overview(own.first, own.last, {int(actor): own})
-        if epoch:
-            (part.controllers if int(actor) == int(controller) else part.heard)[int(epoch), int(controller)] = own
-        overview.add(part)
+    kinds.clear()
 
 
 class _Kind:
@@ -209,14 +227,14 @@ class _Kind:
         """Take the details of the shape, and one of its lines."""
         self.details = details  # and so its id stays its own
         self.in_time = self.by_nobody = 0
-        self.activity: dict[tuple[bytes, bytes, bytes], list[Any]] = {}
+        self.activity: dict[_Wrote, list[Any]] = {}
         """By ``who_of``: lines, their first and last time, and the last minute in which there was one."""
         self.seen: set[tuple[bytes, bytes]] = set()
         self.said: dict[bytes | tuple[bytes, ...], Said] = {}  # by its words
         self.named: dict[bytes | None, list[tuple[str, int, bool]]] = {}  # by the words; whether it is wanted
         by_itself = details.actor == "controller" or details.sender is None
         sender = details.actor_id if by_itself else details.sender
-        # Writer, controller whose request it is about, and its epoch; None: nobody says that he wrote it.
+        # Of ``_Wrote``; None: nobody says that he wrote it.
         self.who_of = itemgetter(details.actor_id, sender, details.epoch or _NOWHERE) if details.actor_id else None
         self.statement = statement_of(details)
         self.tells_isr = self.statement is not None and self.statement.tells_isr

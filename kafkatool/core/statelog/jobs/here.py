@@ -51,9 +51,19 @@ class Here:
         return self.mapper.parallelism
 
     def sample(self, sources: Sequence[Source], places: Sequence[tuple[int, int]]) -> list[tuple[int, int, bytes]]:
-        """Read what stands there. SourceChangedError, OSError."""
-        found = ((source, *sources[source].next_record(offset)) for source, offset in places)
-        return [(source, offset, time) for source, offset, time in found if time is not None]
+        """Read what stands there. SourceChangedError, OSError.
+
+        A stretch without records may be nearly all of a log and hold most of the places: it is searched once.
+        """
+        found = []
+        at, record, time = -1, -1, None  # what was found last; of a log that has no more, its end and no time
+        for source, offset in places:
+            if source != at or offset > record:
+                at = source
+                record, time = sources[source].next_record(offset)
+            if time is not None:
+                found.append((source, record, time))
+        return found
 
     def scatter(
         self,

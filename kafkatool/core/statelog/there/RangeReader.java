@@ -95,10 +95,19 @@ public class RangeReader implements FlatMapFunction, Serializable {
             } finally {
                 in.close();
             }
-        } catch (FileNotFoundException e) {
-            throw new IOException(request[6] + " was removed while it was read; merge a copy of it");
         } catch (EOFException e) {
             throw new IOException(request[6] + " became shorter while it was read; merge a copy of it");
+        } catch (IOException e) {
+            // What was thrown goes into the text and not with it: of a chain, the driver tells the last one alone.
+            String why = String.valueOf(e.getMessage()).split("\n", 2)[0]; // HDFS's goes on with a trace of its server
+            if (request[5].isEmpty()) {
+                // Nobody has read anything of the file yet: the driver, which listed it, may see what is not here.
+                throw new IOException(request[6] + " cannot be read where the work is done: " + why);
+            }
+            if (e instanceof FileNotFoundException) {
+                throw new IOException(request[6] + " was removed while it was read; merge a copy of it: " + why);
+            }
+            throw e;
         }
         return frame;
     }

@@ -5,7 +5,8 @@ shuffle keeps for the second; a worker that is lost is made up for by Spark, and
 as ``marshal`` in large pieces, so Spark's cost is by piece and not by record.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, BinaryIO, Generic, NamedTuple, Self
@@ -47,7 +48,8 @@ class There:
     def sample(self, sources: Sequence[Source], places: Sequence[tuple[int, int]]) -> list[tuple[int, int, bytes]]:
         """Look there by jobs: by one, but where a record is longer than what is looked at. SparkError.
 
-        What is packed is unpacked once, for all places in it.
+        What is packed is unpacked once, for all places in it. Looks that meet as they reach farther go on as one: a
+        stretch without records may be nearly all of a log and hold most of the places.
         """
         packed: dict[int, list[int]] = {}
         looks = []
@@ -61,8 +63,9 @@ class There:
         while looks:
             seen = self._look(sources, looks)
             found += [(looks[number].source, offset, time) for number, offset, time in seen]
-            vain = set(range(len(looks))) - {number for number, *_ in seen}
-            looks = [look.farther() for look in map(looks.__getitem__, vain) if look.end < sources[look.source].size]
+            last = {number: offset for number, offset, _ in seen}  # of each look the farthest: they come in order
+            vain = [look.behind(last.get(number, -1)) for number, look in enumerate(looks)]
+            looks = _farther(look for look in vain if look.offsets and look.end < sources[look.source].size)
         return found
 
     def _look(self, sources: Sequence[Source], looks: Sequence["_Look"]) -> list[tuple[int, int, bytes]]:
@@ -109,9 +112,27 @@ class _Look(NamedTuple):
     end: int
     offsets: tuple[int, ...]
 
+    def behind(self, record: int) -> Self:
+        """Return what is left of it when that is the last record found: the offsets behind it."""
+        offsets = self.offsets[bisect_right(self.offsets, record) :]
+        return self._replace(start=max(offsets[0] - 1, 0) if offsets else self.end, offsets=offsets)
+
     def farther(self) -> Self:
         """Return a longer one, for a record that begins beyond its end."""
         return self._replace(end=self.start + (self.end - self.start) * 16)
+
+
+def _farther(looks: Iterable[_Look]) -> list[_Look]:
+    """Return longer ones; those that meet are one, so that no byte is looked through twice."""
+    longer: list[_Look] = []
+    for look in sorted(look.farther() for look in looks):
+        before = longer[-1] if longer else None
+        if before is not None and before.source == look.source and look.start < before.end:
+            offsets = before.offsets + look.offsets
+            longer[-1] = before._replace(end=max(before.end, look.end), offsets=offsets)
+        else:
+            longer.append(look)
+    return longer
 
 
 def _groups(sources: Sequence[Source], chunks: Sequence[Chunk], chunk_bytes: int) -> list[list[str]]:

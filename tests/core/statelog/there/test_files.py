@@ -73,7 +73,7 @@ LINES = [LINE % (n % 10, n) for n in range(10_000)]
     [
         ("rolled", "was replaced while it was read, as when it is rolled; start again, or merge a copy of it"),
         ("cut", "became shorter while it was read; merge a copy of it"),
-        ("removed", "was removed while it was read; merge a copy of it"),
+        ("removed", r"was removed while it was read; merge a copy of it: File \S+/state-change.log does not exist"),
         ("grown", None),
     ],
 )
@@ -110,6 +110,27 @@ def test_a_log_that_is_replaced_while_it_is_read_is_told_and_one_that_grows_is_r
         else:
             with pytest.raises(KafkatoolError, match=f"/state-change.log {told}$"):
                 read()
+
+
+@pytest.mark.slow
+def test_a_log_that_workers_cannot_see_is_told_as_that_and_not_as_removed(
+    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Let it go once it is listed: as where paths lie on a disk of this machine, and the master is elsewhere."""
+    log = tmp_path / "state-change.log"
+    log.write_text(LINE % (0, 1))
+    workers = Workers(spark, tmp_path)
+    listed = workers.listed
+
+    def seen_here_alone(*given: Any) -> Any:
+        found = list(listed(*given))
+        log.unlink()
+        return found
+
+    monkeypatch.setattr(workers, "listed", seen_here_alone)
+    told = r"/state-change.log cannot be read where the work is done: File \S+/state-change.log does not exist$"
+    with pytest.raises(SparkError, match=told):
+        open_remote(workers, [], [log])
 
 
 @pytest.mark.slow
