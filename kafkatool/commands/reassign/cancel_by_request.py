@@ -82,19 +82,29 @@ class CancelByRequest(CancelMode):
         origin = self.read_rollback(plan) if self.rollback else self.files.known_way_back(plan, name_of=dashed)
         with self.client() as client:
             moves = read_moves(client, plan, needed=True)
-            moving = sorted(moves)
-            dirs = _staying(client, dirs, moves) if dirs else {}
+            returning = {p for p, m in moves.items() if self.rollback and m.is_to(origin.get(p))}
+            moving = sorted(moves.keys() - returning)
+            dirs = _staying(client, dirs, moves, returning) if dirs else {}
             requests = reassignments.requests(client, dict.fromkeys(moving))
             if self.dry_run:
                 return self._plan_only(client, plan, origin, requests, dirs)
-            cancelled, refused = self.turn_round(client, requests, moving)
+            cancelled: Sequence[TopicPartition] = ()
+            refused: Mapping[TopicPartition, BrokerAnswerError] = {}
+            if moving or not returning:
+                cancelled, refused = self.turn_round(client, requests, moving)
+            if returning:
+                self._note_returning(returning)
             back, untold = self._ways_back(client, dirs)
             late = self.start_log_dirs(client, back)
             if not back and not untold:
                 self.out.line(NO_LOG_DIR_MOVES)
             limit_s = client.settings.whole_timeout_ms / 1000 if self.timeout is None else self.timeout
-            ended = not cancelled or self.await_end(
-                client, cancelled, limit_s, way_on=self.cancelling(rollback=self.rollback)
+            awaited = [*cancelled, *returning]
+            ended = not awaited or self.await_end(
+                client,
+                awaited,
+                self.timeout if returning else limit_s,  # a cancel is quick, a way back copies
+                way_on=self.cancelling(rollback=self.rollback),
             )
             in_dirs = self.await_log_dirs(client, back, limit_s) and not late and not untold
             if self.rollback and ended and not refused:
@@ -110,6 +120,12 @@ class CancelByRequest(CancelMode):
                 self.out.note("not finished: what is under way goes on; the same command looks again")
             self.show_items([item(m) for m in comparing.compare(client, plan)], client.cluster_id)
         return 0 if ended and in_dirs and not refused and not strange else 1
+
+    def _note_returning(self, returning: Collection[TopicPartition]) -> None:
+        """Say that an earlier run has sent those back, and that a throttle given now is not for them."""
+        partitions = in_number(len(returning), "partition is", "partitions are")
+        throttled = "" if self.throttle is None else "; --throttle is for what goes back after that"
+        self.out.note(f"{partitions} on the way back already: that goes on, and is waited for{throttled}")
 
     def _ways_back(self, client: "ClusterClient", dirs: LogDirs) -> tuple[LogDirs, list[PlacedReplica]]:
         """Return where those replicas lie that are on their way to another log directory, and those not told of."""
@@ -160,9 +176,20 @@ class CancelByRequest(CancelMode):
         )
 
 
-def _staying(client: "ClusterClient", dirs: LogDirs, moves: Mapping[TopicPartition, Moving]) -> LogDirs:
-    """Return the directories of replicas that stay; what a cancelled move has added goes, wherever it lies."""
+def _staying(
+    client: "ClusterClient",
+    dirs: LogDirs,
+    moves: Mapping[TopicPartition, Moving],
+    returning: Collection[TopicPartition],
+) -> LogDirs:
+    """Return the directories of replicas that stay; what a cancelled move has added goes, wherever it lies.
+
+    ``returning``: what is on its way back already goes on.
+    """
     partitions = {replica.partition for replica in dirs}
     assigned = replicas_in(read_topics(client, sorted({p.topic for p in partitions})), partitions)
-    stay = {p: moves[p].origin if p in moves else replicas for p, replicas in assigned.items()}
+    stay = {
+        **assigned,
+        **{p: m.target if p in returning else m.origin for p, m in moves.items()},
+    }
     return {replica: path for replica, path in dirs.items() if replica.broker in stay.get(replica.partition, ())}
