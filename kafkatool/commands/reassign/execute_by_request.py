@@ -86,7 +86,7 @@ class ExecuteByRequest(RequestPlanMode):
             try:
                 throttles.carry_out(client, changes)
             except (KafkatoolError, KeyboardInterrupt):
-                self._undo(client, own)
+                self.undo_throttles(client, own)
                 raise
             if throttle is not None:
                 self.out.line(f"The inter-broker throttle limit was set to {self.throttle} B/s")
@@ -171,17 +171,17 @@ class ExecuteByRequest(RequestPlanMode):
             if e.may_have_begun:
                 e.now = self._looking
             else:
-                self._undo(client, own)
+                self.undo_throttles(client, own)
             raise
         except KafkatoolError:
-            self._undo(client, own)
+            self.undo_throttles(client, own)
             raise
         refused = refused_of(outcome)
         if len(refused) == len(outcome):
             if any(e.code in reassignments.UNSURE for e in refused.values()):
                 self.out.note(self._looking)
             else:
-                self._undo(client, own)
+                self.undo_throttles(client, own)
         return refused
 
     @property
@@ -189,16 +189,6 @@ class ExecuteByRequest(RequestPlanMode):
         """Return what to type where it ends with something begun, or perhaps begun."""
         what = "look: what was begun goes on, under the throttle; takes that off when nothing moves"
         return f"{self.command('--verify')}  # {what}"
-
-    def _undo(self, client: "ClusterClient", own: Own) -> None:
-        """Put back what throttles there were, as nothing was begun under those that this run has set (ADM-35)."""
-        if not own.changes:
-            return
-        if (failure := throttles.undo(client, own)) is None:
-            self.out.note("nothing was begun: the throttles are as they were before")
-            return
-        self.out.note(f"nothing was begun, but the throttle could not be taken back everywhere: {failure}")
-        self.out.note(f"{self.command('--verify')}  # takes throttles off when nothing moves any more")
 
     def _go_on(
         self,
