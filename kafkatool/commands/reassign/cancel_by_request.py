@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkatool.commands.reassign.request_mode import RequestPlanMode, named, plural_of, refused_of
 from kafkatool.commands.reassign.rows import item
+from kafkatool.commands.shared.termination import terminated_like_interrupted
 from kafkatool.core.errors import BrokerAnswerError, KafkatoolError
 from kafkatool.core.model.moves import Move, Status
 from kafkatool.core.model.values import TopicPartition, in_number
@@ -81,7 +82,7 @@ class CancelByRequest(CancelMode):
         """Cancel what moves of the plan, at once; with --rollback send back what has ended too (ADM-37)."""
         plan, dirs = self.read_plan_and_log_dirs()
         origin = self.read_rollback(plan) if self.rollback else self.files.known_way_back(plan, name_of=dashed)
-        with self.client() as client:
+        with terminated_like_interrupted(), self.client() as client:
             moves = read_moves(client, plan, needed=True)
             returning = {p for p, m in moves.items() if self.rollback and m.is_to(origin.get(p))}
             moving = sorted(moves.keys() - returning)

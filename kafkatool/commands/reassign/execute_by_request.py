@@ -9,6 +9,7 @@ from kafkatool.commands.reassign.rows import item, requested_lines, unchanged_li
 from kafkatool.commands.shared.credentials import broker_access
 from kafkatool.commands.shared.output import error_item
 from kafkatool.commands.shared.plan_table import throttled_line
+from kafkatool.commands.shared.termination import terminated_like_interrupted
 from kafkatool.core.errors import BrokerAnswerError, KafkatoolError, RefusedError
 from kafkatool.core.model.moves import Move, Status
 from kafkatool.core.model.values import TopicPartition, join_ids
@@ -57,7 +58,7 @@ class ExecuteByRequest(RequestPlanMode):
         """Check the plan, save the way back, set throttles, begin (ADM-33, ADM-34, ADM-40)."""
         plan, dirs = self.read_plan_and_log_dirs()
         dir_rate = self.replica_alter_log_dirs_throttle
-        with self.client() as client:
+        with terminated_like_interrupted(), self.client() as client:
             checked = reassignments.check(client, plan, additional=self.additional)
             least = 0
             if self.disallow_replication_factor_change:

@@ -1,12 +1,14 @@
 """Throttles of ``kt reassign --bootstrap-server``: none is left by what never began, none is taken from what goes on."""
 
-from collections.abc import Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import orjson
 import pytest
 
+from kafkatool.commands.shared.run_progress import RunProgressLine
 from kafkatool.core.operations.requests import reassignments, throttles
 from kafkatool.core.protocol.messages import alter_partition_reassignments as altering
 from kafkatool.core.protocol.messages import describe_log_dirs, incremental_alter_configs
@@ -357,6 +359,67 @@ def test_ctrl_c_leaves_no_throttle_of_a_way_back_or_says_what_takes_it_off(
     assert (set_now(cluster) == BEFORE) == (while_ == "setting")
     assert ("nothing was sent back: the throttles are as they were" in found.stderr) == (while_ == "setting")
     assert ("# look again, and send back the rest" in found.stderr) == (while_ == "sending")
+
+
+# --- SIGTERM ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sigterm() -> Iterator[Callable[..., None]]:
+    """What sends SIGTERM to this process; a command that leaves it to the process fails the test, and does not end it."""
+
+    def unheeded(*_: object) -> NoReturn:
+        raise AssertionError("SIGTERM would have ended the process")
+
+    before = signal.signal(signal.SIGTERM, unheeded)
+    yield lambda *_: signal.raise_signal(signal.SIGTERM)
+    assert signal.signal(signal.SIGTERM, before) is unheeded, "the command leaves signals as they were"
+
+
+@pytest.mark.spec("RSN-23X", "ADM-57")
+@pytest.mark.parametrize("mode", ["execute", "cancel"])
+def test_sigterm_while_a_throttle_is_set_takes_it_back(
+    cluster: Cluster, ended: Path, monkeypatch: pytest.MonkeyPatch, sigterm: Callable[..., None], mode: str
+) -> None:
+    sent: list[object] = []
+    carry_out = throttles.carry_out
+
+    def set_some(client: Any, changes: Any, **flags: Any) -> None:
+        carry_out(client, changes if sent else changes[:2], **flags)
+        if not sent:
+            sent.append(changes)
+            sigterm()
+
+    monkeypatch.setattr(throttles, "carry_out", set_some)
+    if mode == "execute":
+        cluster.replicas[0] = [1, 2]
+    flags = ["--rollback"] if mode == "cancel" else []
+    found = cluster.run(mode, "--reassignment-json-file", ended, *flags, *THROTTLE)
+    assert found.exit_code == 130 and not cluster.moving and set_now(cluster) == BEFORE
+    assert ": the throttles are as they were before\n" in found.stderr
+
+
+@pytest.mark.spec("RSN-23X", "ADM-57")
+@pytest.mark.parametrize("mode", ["execute", "cancel", "verify"])
+def test_sigterm_while_kt_waits_is_told_with_what_goes_on_and_what_to_type(
+    cluster: Cluster, ended: Path, monkeypatch: pytest.MonkeyPatch, sigterm: Callable[..., None], mode: str
+) -> None:
+    monkeypatch.setattr(RunProgressLine, "show", sigterm)
+    cluster.configs.clear()
+    if mode == "execute":
+        cluster.replicas[0] = [1, 2]
+    elif mode == "verify":
+        cluster.moving[0] = ([3, 2, 1], [3], [1])
+    flags: dict[str, tuple[object, ...]] = {
+        "execute": ("--wait", *THROTTLE),
+        "cancel": ("--rollback", *THROTTLE),
+        "verify": ("--wait",),
+    }
+    found = cluster.run(mode, "--reassignment-json-file", ended, *flags[mode])
+    assert found.exit_code == 130 and list(cluster.moving) == [0]
+    again = "--cancel --rollback" if mode == "cancel" else "--verify --wait"
+    assert "what moves goes on without kt; a throttle stays\n" in found.stderr
+    assert f" {again} --reassignment-json-file {ended}  # wait on; takes the throttle off" in found.stderr
 
 
 # --- lists -----------------------------------------------------------------------------------------------------
