@@ -9,6 +9,7 @@ from kafkatool.commands.reassign.rows import item, requested_lines, unchanged_li
 from kafkatool.commands.shared.credentials import broker_access
 from kafkatool.commands.shared.output import error_item
 from kafkatool.commands.shared.plan_table import throttled_line
+from kafkatool.commands.shared.termination import terminated_like_interrupted
 from kafkatool.core.errors import BrokerAnswerError, KafkatoolError, RefusedError
 from kafkatool.core.model.moves import Move, Status
 from kafkatool.core.model.values import TopicPartition, join_ids
@@ -55,7 +56,7 @@ class ExecuteByRequest(RequestPlanMode):
         """Check the plan, save the way back, set throttles, begin (ADM-33, ADM-34, ADM-40)."""
         plan, dirs = self.read_plan_and_log_dirs()
         dir_rate = self.replica_alter_log_dirs_throttle
-        with self.client() as client:
+        with terminated_like_interrupted(), self.client() as client:
             checked = reassignments.check(client, plan, additional=self.additional)
             least = 0
             if self.disallow_replication_factor_change:
@@ -84,7 +85,7 @@ class ExecuteByRequest(RequestPlanMode):
             try:
                 throttles.carry_out(client, changes)
             except (KafkatoolError, KeyboardInterrupt):
-                self._undo(client, own)
+                self.undo_throttles(client, own)
                 raise
             if throttle is not None:
                 self.out.line(f"The inter-broker throttle limit was set to {self.throttle} B/s")
@@ -169,17 +170,17 @@ class ExecuteByRequest(RequestPlanMode):
             if e.may_have_begun:
                 e.now = self._looking
             else:
-                self._undo(client, own)
+                self.undo_throttles(client, own)
             raise
         except KafkatoolError:
-            self._undo(client, own)
+            self.undo_throttles(client, own)
             raise
         refused = refused_of(outcome)
         if len(refused) == len(outcome):
             if any(e.code in reassignments.UNSURE for e in refused.values()):
                 self.out.note(self._looking)
             else:
-                self._undo(client, own)
+                self.undo_throttles(client, own)
         return refused
 
     @property
@@ -187,16 +188,6 @@ class ExecuteByRequest(RequestPlanMode):
         """Return what to type where it ends with something begun, or perhaps begun."""
         what = "look: what was begun goes on, under the throttle; takes that off when nothing moves"
         return f"{self.command('--verify')}  # {what}"
-
-    def _undo(self, client: "ClusterClient", own: Own) -> None:
-        """Put back what throttles there were, as nothing was begun under those that this run has set (ADM-35)."""
-        if not own.changes:
-            return
-        if (failure := throttles.undo(client, own)) is None:
-            self.out.note("nothing was begun: the throttles are as they were before")
-            return
-        self.out.note(f"nothing was begun, but the throttle could not be taken back everywhere: {failure}")
-        self.out.note(f"{self.command('--verify')}  # takes throttles off when nothing moves any more")
 
     def _go_on(
         self,

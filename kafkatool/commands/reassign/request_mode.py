@@ -132,6 +132,16 @@ class RequestPlanMode(RequestMode, PlanMode):
                 f"broker {join_ids(down)} cannot be asked, being down: a throttle may be left there when it returns"
             )
 
+    def undo_throttles(self, client: "ClusterClient", own: Own, nothing: str = "nothing was begun") -> None:
+        """Put back what throttles there were, as ``nothing`` goes under those that this run has set (ADM-35)."""
+        if not own.changes:
+            return
+        if (failure := throttles.undo(client, own)) is None:
+            self.out.note(f"{nothing}: the throttles are as they were before")
+            return
+        self.out.note(f"{nothing}, but the throttle could not be taken back everywhere: {failure}")
+        self.out.note(f"{self.command('--verify')}  # takes throttles off when nothing moves any more")
+
     def found_throttles(
         self, client: "ClusterClient", plan: Moves, topics: Iterable[str] | None = None, own: Own | None = None
     ) -> "tuple[throttles.Set, RatesInUse | None]":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kafkatool.commands.reassign.request_mode import RequestPlanMode
 from kafkatool.commands.reassign.rows import item, requested_lines
 from kafkatool.commands.shared.output import error_item
+from kafkatool.commands.shared.termination import terminated_like_interrupted
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.model.moves import Status
 from kafkatool.core.operations.requests import comparing
@@ -32,7 +33,7 @@ class VerifyByRequest(RequestPlanMode):
         plan, dirs = self.read_plan_and_log_dirs()
         if self.rollback:
             plan, dirs = self.read_rollback(plan), {}  # the way back names none
-        with self.client() as client:
+        with terminated_like_interrupted(), self.client() as client:
             again = self.waiting(rollback=self.rollback)
             if self.wait and not (
                 self.await_end(client, plan, self.timeout, way_on=again)

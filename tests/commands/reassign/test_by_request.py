@@ -28,6 +28,7 @@ from tests.commands.reassign.memory_cluster import Cluster, cluster_of_four
 from tests.core.operations.reassignment.plans import plan
 
 RATES = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
+ALTER = "AlterPartitionReassignments"
 LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
 
 
@@ -711,6 +712,56 @@ def test_a_rollback_of_what_has_ended_runs_under_the_throttle(
     lists = {LEADERS: "0:2,0:3", FOLLOWERS: "0:1"}
     assert dict(set_) == {"t": lists, **{b: dict.fromkeys(RATES, "7000") for b in "123"}}
     assert not any(cluster.configs.values())
+
+
+@pytest.mark.spec("ADM-37", "RSN-37X")
+def test_a_rollback_that_is_run_again_waits_for_what_is_on_its_way_back_and_sends_the_rest(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following_by_request, "FIRST_POLL_S", 0.01)
+    plan = _plan(tmp_path, {0: [3, 4], 1: [2, 3], 2: [3, 4]})
+    _plan(tmp_path, {0: [2, 1], 1: [2, 1], 2: [1, 2]}, "plan.rollback.json")
+    cluster.replicas |= {0: [3, 4], 2: [3, 4]}
+    cluster.moving = {0: ([1, 2, 3, 4], [1, 2], [3, 4]), 1: ([2, 3, 1], [3], [1])}
+    cluster.ends_at_once = True
+    list_ = cluster.brokers[0].answers[listing.API.key]
+
+    def copied_at_the_third_look(request: Any) -> object:
+        if 0 in cluster.moving and len(cluster.asked("ListPartitionReassignments")) == looks + 3:
+            del cluster.moving[0]
+            cluster.replicas[0] = [1, 2]
+        return list_(request)
+
+    cluster.brokers[0].answers[listing.API.key] = copied_at_the_third_look
+    looks = 1000
+    flags = ["--rollback", "--reassignment-json-file", plan]
+    shown = [line.split(" ", 4)[4] for line in cluster.run("cancel", *flags, "--dry-run").stdout.splitlines()]
+    planned = [[(p["partition"], p["replicas"]) for p in orjson.loads(f)["topics"][0]["partitions"]] for f in shown]
+    assert planned == [[(1, None)], [(2, [1, 2])]]
+    looks = len(cluster.asked("ListPartitionReassignments"))
+    found = cluster.run("cancel", *flags)
+    assert found.exit_code == 0, found.output
+    sent = [[(p.partition, p.replicas) for p in r.topics[0].partitions] for _, r in cluster.asked(ALTER)]
+    assert sent == [[(1, None)], [(0, [2, 1]), (2, [1, 2])]], "the order is put right when all has ended"
+    assert found.stdout.startswith("Successfully cancelled partition reassignment for: t-1\n")
+    assert "1 partition is on the way back already: that goes on, and is waited for\n" in found.stderr
+
+
+@pytest.mark.spec("ADM-37", "RSN-37X", "ADM-9")
+def test_a_rollback_that_is_run_again_sends_nothing_where_all_is_on_its_way_back(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    plan = _plan(tmp_path, {0: [3, 2]})
+    _plan(tmp_path, {0: [1, 2]}, "plan.rollback.json")
+    cluster.replicas[0] = [3, 2]
+    flags = ["--rollback", "--reassignment-json-file", plan, "--timeout", 0]
+    assert cluster.run("cancel", *flags).exit_code == 1 and cluster.moving == {0: ([1, 2, 3], [1], [3])}
+    again = cluster.run("cancel", *flags, "--throttle", 5000)
+    assert again.exit_code == 1 and cluster.moving == {0: ([1, 2, 3], [1], [3])}
+    assert len(cluster.asked(ALTER)) == 1 and not cluster.asked("IncrementalAlterConfigs")
+    assert again.stdout == "None of the specified partition moves are active.\n"
+    assert "and is waited for; --throttle is for what goes back after that\n" in again.stderr
+    assert "--cancel --rollback --reassignment-json-file" in again.stderr, "it waits on, as is printed"
 
 
 @pytest.mark.spec("ADM-41", "ADM-19", "ADM-11")

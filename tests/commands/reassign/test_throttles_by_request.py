@@ -1,15 +1,18 @@
 """Throttles of ``kt reassign --bootstrap-server``: none is left by what never began, none is taken from what goes on."""
 
-from collections.abc import Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import orjson
 import pytest
 
+from kafkatool.commands.shared.run_progress import RunProgressLine
 from kafkatool.core.operations.requests import reassignments, throttles
 from kafkatool.core.protocol.messages import alter_partition_reassignments as altering
 from kafkatool.core.protocol.messages import describe_log_dirs, incremental_alter_configs
+from kafkatool.core.protocol.messages import list_partition_reassignments as listing
 from kafkatool.core.protocol.messages.alter_configs import AlterConfigsResult
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.commands.reassign.memory_cluster import Cluster
@@ -228,6 +231,195 @@ def test_throttles_that_an_earlier_move_left_do_not_come_back(cluster: Cluster, 
     found = cluster.run("execute", "--reassignment-json-file", plan, "--throttle", 1000, "--wait", "--additional")
     assert found.exit_code == 0, found.output
     assert set_now(cluster) == ({(2, "t"): {LEADERS: "*"}} if left == "moves" else {})
+
+
+# --- of a way back ---------------------------------------------------------------------------------------------
+
+
+BEFORE = {(4, "1"): dict.fromkeys(RATES, "77"), (2, "t"): {LEADERS: "*", "retention.ms": "5"}}
+THROTTLE = ("--throttle", 1000)
+
+
+@pytest.fixture
+def ended(cluster: Cluster, tmp_path: Path) -> Path:
+    """A plan that has ended, under no throttle; an administrator has one of his own there."""
+    cluster.replicas[0] = [3, 2]
+    cluster.configs = {entity: dict(config) for entity, config in BEFORE.items()}
+    (tmp_path / "plan.rollback.json").write_bytes(plan_of(tmp_path, {0: [1, 2]}).read_bytes())
+    return plan_of(tmp_path, {0: [3, 2]})
+
+
+@pytest.mark.spec("ADM-37", "RSN-23X")
+@pytest.mark.parametrize("given", [THROTTLE, ()], ids=["given", "set already"])
+def test_a_way_back_ends_with_the_throttle_that_stood_there_before(
+    cluster: Cluster, ended: Path, given: tuple[object, ...]
+) -> None:
+    cluster.ends_at_once = True
+    found = cluster.run("cancel", "--rollback", "--reassignment-json-file", ended, *given)
+    assert found.exit_code == 0 and cluster.replicas[0] == [1, 2], found.output
+    lists = [
+        r.configs for _, q in cluster.asked("IncrementalAlterConfigs") for r in q.resources if r.resource_name == "t"
+    ]
+    assert [c.value for c in lists[0]] == ["0:2,0:3", "0:1"]
+    assert set_now(cluster) == BEFORE and "it was taken off" not in found.stderr
+
+
+@pytest.mark.spec("ADM-37", "RSN-23X")
+@pytest.mark.parametrize("refused", ["each partition", "beside another move", "the request", "no controller"])
+def test_a_way_back_that_does_not_begin_puts_back_the_throttles_it_found(
+    cluster: Cluster, ended: Path, hurried: Path, refused: str
+) -> None:
+    def refuse(_: Any) -> object:
+        for broker in cluster.brokers if refused == "no controller" else ():
+            broker.controller_id = -1
+        code = ErrorCode.NOT_CONTROLLER if refused == "no controller" else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return altering.AlterPartitionReassignmentsResponse(error_code=code, topics=[])
+
+    if refused in ("the request", "no controller"):
+        cluster.brokers[0].answers[altering.API.key] = refuse
+    else:
+        cluster.refusals[0] = (ErrorCode.POLICY_VIOLATION, "not today")
+        if refused == "beside another move":
+            cluster.moving[1] = ([4, 2, 1], [4], [1])
+    flags = ["--rollback", "--reassignment-json-file", ended, "--command-config", hurried]
+    found = cluster.run("cancel", *flags, *THROTTLE)
+    assert found.exit_code == 1 and cluster.replicas[0] == [3, 2], found.output
+    assert len(cluster.asked("IncrementalAlterConfigs")) > 4, "the throttle had been set"
+    assert set_now(cluster) == BEFORE and "it was taken off" not in found.stderr
+    assert "nothing was sent back: the throttles are as they were before\n" in found.stderr
+
+
+@pytest.mark.spec("ADM-37", "RSN-23X")
+def test_a_broker_that_dies_while_a_way_back_is_throttled_leaves_no_throttle_at_the_others(
+    cluster: Cluster, ended: Path, hurried: Path
+) -> None:
+    cluster.brokers[2].answers[incremental_alter_configs.API.key] = lambda _: None
+    flags = ["--rollback", "--reassignment-json-file", ended, "--command-config", hurried]
+    found = cluster.run("cancel", *flags, *THROTTLE)
+    assert found.exit_code == 1 and not cluster.asked("AlterPartitionReassignments")
+    assert len(cluster.asked("IncrementalAlterConfigs")) > 4, "rates had been set"
+    assert set_now(cluster) == BEFORE
+    dead = cluster.brokers[2].address
+    assert f"nothing was sent back, but the throttle could not be taken back everywhere: {dead}" in found.stderr
+    assert "# takes throttles off when nothing moves any more" in found.stderr
+
+
+@pytest.mark.spec("ADM-37", "ADM-56", "RSN-23X")
+@pytest.mark.parametrize("after", ["no answer", "each failed", "a look that is refused"])
+def test_a_way_back_that_may_have_begun_keeps_its_throttle_and_what_takes_it_off_is_told(
+    cluster: Cluster, ended: Path, hurried: Path, after: str
+) -> None:
+    def refused_once_it_moves(request: Any) -> object:
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return (
+            listing.ListPartitionReassignmentsResponse(error_code=code, topics=[]) if cluster.moving else list_(request)
+        )
+
+    list_ = cluster.brokers[0].answers[listing.API.key]
+    if after == "no answer":
+        cluster.brokers[0].answers[altering.API.key] = lambda _: None
+    elif after == "each failed":
+        cluster.refusals[0] = (ErrorCode.REQUEST_TIMED_OUT, "too early")
+    else:
+        cluster.brokers[0].answers[listing.API.key] = refused_once_it_moves
+    flags = ["--rollback", "--reassignment-json-file", ended, "--command-config", hurried]
+    found = cluster.run("cancel", *flags, *THROTTLE)
+    assert found.exit_code == 1 and "nothing was sent back" not in found.stderr
+    assert cluster.configs[4, "3"] == dict.fromkeys(RATES, "1000") and cluster.configs[2, "t"][FOLLOWERS] == "0:1"
+    way = f"--cancel --rollback --reassignment-json-file {ended}"
+    assert f"{way}  # look again, and send back the rest; takes the throttle off" in found.stderr
+
+
+@pytest.mark.spec("ADM-37", "RSN-23X")
+@pytest.mark.parametrize("while_", ["setting", "sending"])
+def test_ctrl_c_leaves_no_throttle_of_a_way_back_or_says_what_takes_it_off(
+    cluster: Cluster, ended: Path, monkeypatch: pytest.MonkeyPatch, while_: str
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    sent: list[object] = []
+    if while_ == "setting":
+        carry_out = throttles.carry_out
+
+        def set_some(client: Any, changes: Any, **flags: Any) -> None:
+            carry_out(client, changes if sent else changes[:2], **flags)
+            if not sent:
+                sent.append(changes)
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(throttles, "carry_out", set_some)
+    else:
+        send = reassignments.send
+        monkeypatch.setattr(
+            reassignments, "send", lambda client, wanted: interrupt() if wanted else send(client, wanted)
+        )
+    found = cluster.run("cancel", "--rollback", "--reassignment-json-file", ended, *THROTTLE)
+    assert found.exit_code == 130 and not cluster.moving
+    assert (set_now(cluster) == BEFORE) == (while_ == "setting")
+    assert ("nothing was sent back: the throttles are as they were" in found.stderr) == (while_ == "setting")
+    assert ("# look again, and send back the rest" in found.stderr) == (while_ == "sending")
+
+
+# --- SIGTERM ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sigterm() -> Iterator[Callable[..., None]]:
+    """What sends SIGTERM to this process; a command that leaves it to the process fails the test, and does not end it."""
+
+    def unheeded(*_: object) -> NoReturn:
+        raise AssertionError("SIGTERM would have ended the process")
+
+    before = signal.signal(signal.SIGTERM, unheeded)
+    yield lambda *_: signal.raise_signal(signal.SIGTERM)
+    assert signal.signal(signal.SIGTERM, before) is unheeded, "the command leaves signals as they were"
+
+
+@pytest.mark.spec("RSN-23X", "ADM-57")
+@pytest.mark.parametrize("mode", ["execute", "cancel"])
+def test_sigterm_while_a_throttle_is_set_takes_it_back(
+    cluster: Cluster, ended: Path, monkeypatch: pytest.MonkeyPatch, sigterm: Callable[..., None], mode: str
+) -> None:
+    sent: list[object] = []
+    carry_out = throttles.carry_out
+
+    def set_some(client: Any, changes: Any, **flags: Any) -> None:
+        carry_out(client, changes if sent else changes[:2], **flags)
+        if not sent:
+            sent.append(changes)
+            sigterm()
+
+    monkeypatch.setattr(throttles, "carry_out", set_some)
+    if mode == "execute":
+        cluster.replicas[0] = [1, 2]
+    flags = ["--rollback"] if mode == "cancel" else []
+    found = cluster.run(mode, "--reassignment-json-file", ended, *flags, *THROTTLE)
+    assert found.exit_code == 130 and not cluster.moving and set_now(cluster) == BEFORE
+    assert ": the throttles are as they were before\n" in found.stderr
+
+
+@pytest.mark.spec("RSN-23X", "ADM-57")
+@pytest.mark.parametrize("mode", ["execute", "cancel", "verify"])
+def test_sigterm_while_kt_waits_is_told_with_what_goes_on_and_what_to_type(
+    cluster: Cluster, ended: Path, monkeypatch: pytest.MonkeyPatch, sigterm: Callable[..., None], mode: str
+) -> None:
+    monkeypatch.setattr(RunProgressLine, "show", sigterm)
+    cluster.configs.clear()
+    if mode == "execute":
+        cluster.replicas[0] = [1, 2]
+    elif mode == "verify":
+        cluster.moving[0] = ([3, 2, 1], [3], [1])
+    flags: dict[str, tuple[object, ...]] = {
+        "execute": ("--wait", *THROTTLE),
+        "cancel": ("--rollback", *THROTTLE),
+        "verify": ("--wait",),
+    }
+    found = cluster.run(mode, "--reassignment-json-file", ended, *flags[mode])
+    assert found.exit_code == 130 and list(cluster.moving) == [0]
+    again = "--cancel --rollback" if mode == "cancel" else "--verify --wait"
+    assert "what moves goes on without kt; a throttle stays\n" in found.stderr
+    assert f" {again} --reassignment-json-file {ended}  # wait on; takes the throttle off" in found.stderr
 
 
 # --- lists -----------------------------------------------------------------------------------------------------

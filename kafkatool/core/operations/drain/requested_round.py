@@ -28,7 +28,7 @@ from kafkatool.core.operations.reassignment.status import Verification
 from kafkatool.core.operations.reassignment.submission import MAX_BATCH_BYTES, Submission
 from kafkatool.core.operations.reassignment.throttles import SavedThrottle, merged
 from kafkatool.core.operations.requests import comparing, reassignments, throttles
-from kafkatool.core.operations.requests.moving import Moving, read_moves
+from kafkatool.core.operations.requests.moving import read_moves
 from kafkatool.core.operations.requests.throttles import Throttle
 from kafkatool.core.operations.requests.topic_reading import read_topics, replicas_in
 from kafkatool.core.planner.plan_files import Moves, split_plan
@@ -291,7 +291,7 @@ class RequestedRound:
         """Return what moves of the plan and is not on its way back."""
         self._client.begin_anew()
         moving = read_moves(self._client, self._plan, needed=True)
-        return [p for p, m in moving.items() if not _is_to(m, origin.get(p))]
+        return [p for p, m in moving.items() if not m.is_to(origin.get(p))]
 
     def _send_back(self, origin: Moves) -> int:
         """Cancel what moves and is not on its way back. Return how many were."""
@@ -348,10 +348,6 @@ class RequestedRound:
         if (run := self._files.unfinished_run(self._plan)) is not None:
             yield from self._remove_throttle(run)
             remove(self._files.state)
-
-
-def _is_to(move: Moving, wanted: tuple[int, ...] | None) -> bool:
-    return wanted is not None and sorted(move.target) == sorted(wanted)
 
 
 def _check(outcome: reassignments.Refusals, harmless: Sequence[int]) -> None:

@@ -30,6 +30,10 @@ class Moving(NamedTuple):
         """Return the replicas before; after a move replaced another on KRaft, dropped ones count to them (ADM-37)."""
         return tuple(b for b in self.replicas if b not in self.adding)
 
+    def is_to(self, replicas: tuple[int, ...] | None) -> bool:
+        """Tell whether it ends at those replicas, in whatever order; None: they are not known."""
+        return replicas is not None and sorted(self.target) == sorted(replicas)
+
 
 def read_moves(
     client: ClusterClient, partitions: Iterable[TopicPartition] | None = None, *, needed: bool = False

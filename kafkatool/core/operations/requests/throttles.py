@@ -84,17 +84,27 @@ def carry_out(client: ClusterClient, changes: Iterable[Change], *, validate_only
         _alter(client, replace(request, validate_only=validate_only), broker)
 
 
-def set_throttle(client: ClusterClient, throttle: Throttle, rate: int) -> None:
-    """Set rates, then lists. Raises BrokerAnswerError."""
-    carry_out(client, setting_requests(client, throttle, rate))
-
-
 class Own(NamedTuple):
     """The throttles that a run sets: by which ``changes``, what undoes them, and whether ``others_moved`` at that time."""
 
     changes: Sequence[Change] = ()
     undoing: Sequence[Change] = ()
     others_moved: bool = False
+
+    @property
+    def lists_before(self) -> dict[str, dict[str, str]]:
+        """Return the lists that were set on its topics, by topic and key."""
+        return {name: values for (_, kind, name), values in self.before.items() if kind == TOPIC}
+
+    @property
+    def before(self) -> dict[tuple[int | None, int, str], dict[str, str]]:
+        """Return what was set before, by the broker that is asked, and the kind and name of the resource."""
+        found: dict[tuple[int | None, int, str], dict[str, str]] = {}
+        for broker, request in self.undoing:
+            for r in request.resources:
+                values = {c.name: c.value for c in r.configs if c.value}
+                found.setdefault((broker, r.resource_type, r.resource_name), {}).update(values)
+        return found
 
 
 def own(client: ClusterClient, changes: Sequence[Change], *, others_moved: bool) -> Own:
@@ -163,8 +173,12 @@ def find(client: ClusterClient, topics: Iterable[str], plan_topics: Iterable[str
 
 
 def with_own(client: ClusterClient, found: Set, run: Own) -> Set:
-    """Add what a run has set itself: a broker that learns of configs late does not tell of it yet."""
-    brokers, topics = dict(found.brokers), dict(found.topics)
+    """Add what a run has set itself: a broker that learns of configs late does not tell of it yet.
+
+    A list that stands there as before the run is not told of: it stands there again at the end.
+    """
+    brokers, topics, lists = dict(found.brokers), dict(found.topics), run.lists_before
+    standing = {(t, key): value for (t, key), value in found.standing.items() if lists.get(t, {}).get(key) != value}
     for broker, request in run.changes:
         for r in request.resources:
             keys = [c.name for c in r.configs]
@@ -172,7 +186,7 @@ def with_own(client: ClusterClient, found: Set, run: Own) -> Set:
                 topics[r.resource_name] = list(dict.fromkeys((*topics.get(r.resource_name, ()), *keys)))
             elif broker in client.brokers:
                 brokers[broker] = list(dict.fromkeys((*brokers.get(broker, ()), *keys)))
-    return found._replace(brokers=brokers, topics=topics)
+    return Set(brokers, topics, standing)
 
 
 def standing_again(run: Own, found: Set) -> list[Change]:
@@ -180,12 +194,7 @@ def standing_again(run: Own, found: Set) -> list[Change]:
 
     Rates were those of other moves if some went on when it began, or their lists are ``found`` still.
     """
-    before: dict[tuple[int | None, int, str], dict[str, str]] = {}
-    for broker, request in run.undoing:
-        for r in request.resources:
-            values = {c.name: c.value for c in r.configs if c.value}
-            before.setdefault((broker, r.resource_type, r.resource_name), {}).update(values)
-    lists = {name: values for (_, kind, name), values in before.items() if kind == TOPIC}
+    before, lists = run.before, run.lists_before
     of_moves = any(_OF_A_MOVE.fullmatch(value) for values in lists.values() for value in values.values())
     of_others = run.others_moved or of_moves or bool(found.topics.keys() - lists.keys())
     kept = {
