@@ -43,7 +43,7 @@ class OffsetToCommit(NamedTuple):
 class FetchedOffsets(NamedTuple):
     """Answer to OffsetFetch: the group's error, and the offsets asked for that are committed.
 
-    ``unstable``: partitions asked for whose offset a transaction may be about to change, which the client does not want.
+    ``unstable``: partitions asked for whose offset may be about to change, which the client does not want.
     """
 
     error: ErrorCode
@@ -395,7 +395,8 @@ class GroupCoordinator:
     ) -> FetchedOffsets:
         """Return committed offsets of those partitions, of all when None (GRP-56). Never a guess: lost means 16 (GRP-16).
 
-        ``stable``: none that a transaction under way may change (TXN-87).
+        ``stable``: none that a transaction under way, or a commit on its way, may change (TXN-87): who takes over from a
+        member that is gone would begin below what that has committed.
         """
         error, owned = self._find(group, empty_id_allowed=True)
         if error is ErrorCode.COORDINATOR_NOT_AVAILABLE:

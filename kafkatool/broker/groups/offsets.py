@@ -106,9 +106,12 @@ class CommittedOffsets:
         return any(partition in held for held in self.transactional.values())
 
     def unstable(self) -> set[TopicPartition]:
-        """Return the partitions whose offset a transaction under way may change (TXN-87)."""
+        """Return the partitions whose offset may be about to change: by a transaction, or by a commit being written (TXN-87).
+
+        Source: Kafka 2.8.2 GroupMetadata.scala (hasPendingOffsetCommitsForTopicPartition).
+        """
         held = (p for partitions in self.transactional.values() for p in partitions)
-        return {*held, *(p for partitions in self._writing.values() for p in partitions)}
+        return {*held, *+self.under_way}
 
     def apply(self, partition: TopicPartition, commit: Commit) -> None:
         """Put in force unless what is there, or a tombstone, stands later in the log."""
@@ -165,7 +168,7 @@ class CommittedOffsets:
         gone = {}
         held = self.unstable()
         for partition, commit in self.in_force.items():
-            if self.under_way[partition] > 0 or partition in held:
+            if partition in held:
                 continue
             value = commit.value
             if value.expire_timestamp_ms is not None:
