@@ -106,7 +106,7 @@ class CommittedOffsets:
         return any(partition in held for held in self.transactional.values())
 
     def unstable(self) -> set[TopicPartition]:
-        """Return the partitions whose offset may be about to change: by a transaction, or by a commit being written (TXN-87).
+        """Return the partitions whose offset may be about to change, by a transaction or a commit being written (TXN-87).
 
         Source: Kafka 2.8.2 GroupMetadata.scala (hasPendingOffsetCommitsForTopicPartition).
         """
