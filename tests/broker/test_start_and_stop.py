@@ -169,7 +169,8 @@ def test_every_step_of_a_stop_in_its_order(zk_connect: str, tmp_path: Path, monk
 
     monkeypatch.setattr(Scheduler, "schedule", scheduled)
     monkeypatch.setattr(ScheduledTask, "cancel", cancelled)
-    broker = Broker(config(zk_connect, tmp_path / "data"))
+    hour = "3600000"  # none is written between the requests and the stop
+    broker = Broker(config(zk_connect, tmp_path / "data", replica_high_watermark_checkpoint_interval_ms=hour))
     broker.start()
     with client_of(broker) as client:
         wait_until(lambda: client.send(metadata.API, 1, MetadataRequest(topics=[])).controller_id == 1)

@@ -23,6 +23,7 @@ from confluent_kafka.admin import (
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
+from tests.compat.told import await_told
 from tests.waiting import eventually
 
 TIMEOUT_S = 60
@@ -41,14 +42,11 @@ def result(future: "Future[Any]") -> Any:
     return future.result(TIMEOUT_S)
 
 
-def await_partitions(admin: AdminClient, topic: str, count: int) -> None:
-    """Wait for them: the broker that is asked may hear of them after the one that has answered."""
-
-    def all_led() -> bool:
-        partitions = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
-        return len(partitions) == count and all(p.leader > 0 for p in partitions.values())
-
-    eventually(all_led, f"{count} partitions with leaders", TIMEOUT_S)
+def await_partitions(cluster: EmbeddedCluster, topic: str, count: int) -> None:
+    """Wait until every broker tells of them: clients ask any, which may hear of them after the one that has answered."""
+    with ZooKeeper(cluster.zookeeper) as zk:
+        await_told(zk, cluster.bootstrap, [topic])
+        assert len(read_cluster(zk, [topic]).states) == count
 
 
 @pytest.fixture
@@ -57,14 +55,14 @@ def admin(kafka_cluster: EmbeddedCluster) -> AdminClient:
 
 
 @pytest.fixture
-def topic(admin: AdminClient) -> Iterator[str]:
+def topic(kafka_cluster: EmbeddedCluster, admin: AdminClient) -> Iterator[str]:
     """Give a topic with 3 partitions, made and deleted as clients do it."""
     name = f"admin-{uuid.uuid4().hex[:8]}"
     wanted = NewTopic(name, 3, 3, config={"retention.ms": "3600000"})
     assert code_of(admin.create_topics([wanted], validate_only=True)[name]) is None
     assert name not in admin.list_topics(timeout=TIMEOUT_S).topics
     assert code_of(admin.create_topics([wanted], operation_timeout=TIMEOUT_S)[name]) is None
-    await_partitions(admin, name, 3)
+    await_partitions(kafka_cluster, name, 3)
     yield name
     assert code_of(admin.delete_topics([name], operation_timeout=TIMEOUT_S)[name]) is None
 
@@ -163,7 +161,7 @@ def test_librdkafka_adds_partitions_and_deletes_records(
     assert code_of(admin.create_partitions(wanted, validate_only=True)[topic]) is None
     assert code_of(admin.create_partitions(wanted, operation_timeout=TIMEOUT_S)[topic]) is None
     assert code_of(admin.create_partitions(wanted)[topic]) == confluent_kafka.KafkaError.INVALID_PARTITIONS
-    await_partitions(admin, topic, 5)
+    await_partitions(kafka_cluster, topic, 5)
     partitions = [confluent_kafka.TopicPartition(topic, 0, 4), confluent_kafka.TopicPartition(topic, 1, -1)]
     deleted = {p.partition: result(f).low_watermark for p, f in admin.delete_records(partitions).items()}
     assert deleted == {0: 4, 1: 10}
@@ -213,15 +211,16 @@ def test_the_offsets_topic_has_as_many_replicas_as_there_are_brokers(
 
 
 @pytest.mark.spec("ADM-12")
-def test_librdkafka_leaves_the_counts_to_the_broker(admin: AdminClient) -> None:
+def test_librdkafka_leaves_the_counts_to_the_broker(kafka_cluster: EmbeddedCluster, admin: AdminClient) -> None:
     name = f"counts-{uuid.uuid4().hex[:8]}"
-    assert code_of(admin.create_topics([NewTopic(name)], operation_timeout=TIMEOUT_S)[name]) is None
-    described = admin.list_topics(name, timeout=TIMEOUT_S).topics[name].partitions
     defaults = result(
         admin.describe_configs([ConfigResource(ConfigResource.Type.BROKER, "1")])[
             ConfigResource(ConfigResource.Type.BROKER, "1")
         ]
     )
+    assert code_of(admin.create_topics([NewTopic(name)], operation_timeout=TIMEOUT_S)[name]) is None
+    await_partitions(kafka_cluster, name, int(defaults["num.partitions"].value))
+    described = admin.list_topics(name, timeout=TIMEOUT_S).topics[name].partitions
     assert len(described) == int(defaults["num.partitions"].value)
     assert {len(p.replicas) for p in described.values()} == {int(defaults["default.replication.factor"].value)}
     assert code_of(admin.delete_topics([name], operation_timeout=TIMEOUT_S)[name]) is None

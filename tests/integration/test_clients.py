@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
 
 import kafka
 import pytest
@@ -13,24 +12,15 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
-from kafkatool.core.model.assignment import assign_replicas
-from kafkatool.core.operations.topics.creation import create_topic
-from kafkatool.core.zookeeper.cluster_view import read_cluster
-from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.waiting import eventually
 
 RECORDS = 500
 
 
 @pytest.fixture
-def topic(kafka_cluster: EmbeddedCluster) -> Iterator[str]:
-    """Give a topic with 3 partitions x 3 replicas that has leaders."""
-    name = f"clients-{uuid.uuid4().hex[:8]}"
-    with ZooKeeper(kafka_cluster.zookeeper) as zk:
-        brokers = list(read_cluster(zk, [], states=False).brokers.values())
-        create_topic(zk, name, assign_replicas(brokers, 3, 3, start_index=0, replica_shift=0), {})
-        eventually(lambda: len(read_cluster(zk, [name]).states) == 3, "all partitions to have a leader")
-    yield name
+def topic(kafka_cluster: EmbeddedCluster) -> str:
+    """Give a topic with 3 partitions x 3 replicas that every broker knows: a client asks whichever it likes."""
+    return kafka_cluster.create_topic(f"clients-{uuid.uuid4().hex[:8]}", partitions=3, replication_factor=3)
 
 
 def values(count: int = RECORDS) -> list[bytes]:

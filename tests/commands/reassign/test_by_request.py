@@ -35,6 +35,7 @@ LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replicat
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     monkeypatch.setattr(comparing, "LATE_S", 0.01)
+    monkeypatch.setattr(comparing, "SETTLE_S", 600.0)  # who stands still before a look has time for it
     with cluster_of_four() as running:
         yield running
 

@@ -29,6 +29,7 @@ from kafkatool.core.protocol.messages.list_partition_reassignments import Ongoin
 from kafkatool.core.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from tests.core.client.fake_broker import FakeBroker
 
+pytestmark = pytest.mark.usefixtures("unhurried")
 RATE, LIST = "leader.replication.throttled.rate", "leader.replication.throttled.replicas"
 COMMON: dict[Api, tuple[int, int]] = {
     listing.API: (0, 0),
