@@ -39,10 +39,19 @@ def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKe
 
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have kt in this process wait for a broker that stands still, where it would go on without it after some seconds."""
+    """Have kt in this process wait for a broker that stands still, where it would go on without it after some seconds.
+
+    What a test wants to be short it sets itself: in its body, or in a fixture that asks for this one.
+    """
     monkeypatch.setitem(answers.ask_brokers.__kwdefaults__ or {}, "limit_s", 120.0)
     monkeypatch.setattr("kafkatool.core.operations.verification.replica_reader.TIMEOUT_MS", 120_000)
     monkeypatch.setattr("kafkatool.commands.replica_verify.command.STALL_S", 120.0)
+    monkeypatch.setattr("kafkatool.core.operations.requests.comparing.SETTLE_S", 120.0)
+    monkeypatch.setattr("kafkatool.core.operations.requests.reassignments.ENDING_S", 120.0)
+    monkeypatch.setattr("kafkatool.core.operations.drain.requested_throttles.SETTLE_S", 120.0)
+    monkeypatch.setattr("kafkatool.commands.reassign.request_mode.LOG_DIRS_TIMEOUT_S", 120.0)
+    monkeypatch.setattr("kafkatool.core.operations.health.by_request.ANSWER_MS", 120_000)
+    monkeypatch.setattr("kafkatool.core.operations.migration.controllers.LIMIT_MS", 120_000)
 
 
 @pytest.fixture

@@ -55,6 +55,7 @@ from kafkatool.core.protocol.messages.offset_commit import (
 )
 from kafkatool.core.protocol.messages.offset_fetch import OffsetFetchRequest
 from kafkatool.core.protocol.records.batches import Record, decode_records, encode_batch, iter_batches
+from kafkatool.core.zookeeper import session
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import (
     PERSISTENT_PATHS,
@@ -89,6 +90,13 @@ def config(zk_connect: str, data: Path, broker_id: int = 1, **more: str) -> Brok
         "replica.lag.time.max.ms": "60000",
     }
     return BrokerConfig.from_properties(given | {k.replace("_", "."): v for k, v in more.items()})
+
+
+@pytest.fixture
+def unhurried_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a broker in this process wait for a ZooKeeper that stands still, which it would leave after some seconds."""
+    monkeypatch.setattr(controlled_stop, "LONGEST_WITHOUT_ZOOKEEPER_MS", 120_000)
+    monkeypatch.setattr(session, "_CLOSE_S", 120.0)
 
 
 @pytest.mark.spec("CTL-111", "BRK-126", "BRK-127")
@@ -289,6 +297,7 @@ def test_a_fetch_that_blocks_when_its_time_is_out_holds_up_no_other(
 
 
 @pytest.mark.spec("BRK-128", "BRK-126", "BRK-65")
+@pytest.mark.usefixtures("unhurried_stop")
 def test_two_brokers_in_one_process_replicate_and_a_controlled_stop_moves_the_leaders(
     zk_connect: str, zk: ZooKeeper, tmp_path: Path
 ) -> None:
@@ -371,6 +380,7 @@ def test_groups_are_served_again_when_their_topic_was_deleted_and_made_anew(zk_c
 
 
 @pytest.mark.spec("BRK-119", "BRK-127", "CTL-1", "CTL-22", "CTL-118")
+@pytest.mark.usefixtures("unhurried_stop")
 def test_the_order_of_a_start_and_that_its_nodes_are_gone_when_the_stop_returns(
     zk_connect: str, zk: ZooKeeper, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -488,6 +498,7 @@ PHASES = (
 
 
 @pytest.mark.spec("BRK-126", "BRK-128")
+@pytest.mark.usefixtures("unhurried_stop")
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_start_that_is_given_up_in_any_phase_leaves_nothing_behind(
     zk_connect: str, zk: ZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str
@@ -622,7 +633,11 @@ def test_the_process_serves_until_a_signal_and_stops_cleanly(zk_connect: str, zk
         process.wait()
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
     assert (tmp_path / "logs" / "controller.log").exists()
-    assert zk.get(BrokerZnode.path(5)) is None
+    wait_until(lambda: zk.get(BrokerZnode.path(5)) is None)
+    said = (tmp_path / "server.log").read_text()
+    assert "Zookeeper session closed" in said or "does not take leave" in said, (
+        "it did not leave that to its session's end"
+    )
 
 
 @pytest.mark.spec("BRK-122")

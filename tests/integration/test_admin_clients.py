@@ -74,6 +74,16 @@ def fill(cluster: EmbeddedCluster, topic: str, records: int = 30) -> None:
     assert producer.flush(TIMEOUT_S) == 0
 
 
+def await_empty(admin: AdminClient, group: str) -> None:
+    """Wait until nobody is in it: a member that leaves waits 5 s for the answer, and the coordinator may be busy longer."""
+
+    def is_empty() -> bool:
+        described = result(admin.describe_consumer_groups([group])[group])
+        return (described.state, described.members) == (ConsumerGroupState.EMPTY, [])
+
+    eventually(is_empty, f"the member of {group} to have left", TIMEOUT_S)
+
+
 class Member:
     """A consumer that has its partitions."""
 
@@ -112,8 +122,7 @@ def test_librdkafka_lists_describes_and_deletes_groups(
         assert code_of(admin.delete_consumer_groups([topic])[topic]) == confluent_kafka.KafkaError.NON_EMPTY_GROUP
     finally:
         member.leave()
-    described = result(admin.describe_consumer_groups([topic])[topic])
-    assert (described.state, described.members) == (ConsumerGroupState.EMPTY, [])
+    await_empty(admin, topic)
     assert code_of(admin.delete_consumer_groups([topic])[topic]) is None
     assert result(admin.describe_consumer_groups([topic])[topic]).state == ConsumerGroupState.DEAD
     assert code_of(admin.delete_consumer_groups([topic])[topic]) == confluent_kafka.KafkaError.GROUP_ID_NOT_FOUND
@@ -175,6 +184,7 @@ def test_librdkafka_adds_partitions_and_deletes_records(
 def test_kafka_pythons_admin(kafka_cluster: EmbeddedCluster, admin: AdminClient, topic: str) -> None:
     fill(kafka_cluster, topic)
     Member(kafka_cluster, topic).leave()  # from here there is an offsets topic: this client does not wait for it
+    await_empty(admin, topic)
     client = kafka.admin.KafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap)
     try:
         offsets = {kafka.TopicPartition(topic, p): kafka.OffsetAndMetadata(p + 1, "m", -1) for p in range(3)}
@@ -242,6 +252,7 @@ def test_librdkafka_lists_groups_by_state_and_kafka_python_deletes_single_offset
         assert topic in listed(ConsumerGroupState.STABLE) and topic not in listed(ConsumerGroupState.EMPTY)
         assert "GroupSubscribedToTopic" in str(client.delete_group_offsets(topic, [one]))
         member.leave()
+        await_empty(admin, topic)
         assert topic in listed(ConsumerGroupState.EMPTY) and topic not in listed(ConsumerGroupState.STABLE)
         client.alter_group_offsets(
             topic, {kafka.TopicPartition(topic, p): kafka.OffsetAndMetadata(p + 1, "", -1) for p in range(3)}

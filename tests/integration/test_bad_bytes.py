@@ -42,6 +42,14 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 @pytest.fixture
+def unharmed() -> Iterator[EmbeddedCluster]:
+    """Give a cluster of the test's own: of what others sent nothing is under way, as a topic whose files are opened."""
+    with EmbeddedCluster(brokers=1, options=STEADY) as made:
+        made.create_topic(TOPIC)
+        yield made
+
+
+@pytest.fixture
 def port(cluster: EmbeddedCluster) -> int:
     return cluster.status().brokers[0].port
 
@@ -119,16 +127,22 @@ def test_wild_requests_crash_nothing_leak_nothing_and_disturb_nobody(
         load.goes_on(100)
         bombard(port, requests.each())
         bombard(port, wild(requests, count // 10, chance))  # whatever is loaded and cached on first use is there now
-        before = process.memory_info().rss
-        acknowledged = len(load.acknowledged)
-        bombard(port, wild(requests, count, chance))
-        meanwhile = len(load.acknowledged) - acknowledged
+        before, meanwhile = process.memory_info().rss, 0
+
+        def served_meanwhile() -> bool:
+            """Once will do, unless the other client itself stands still so long."""
+            nonlocal meanwhile
+            acknowledged = len(load.acknowledged)
+            bombard(port, wild(requests, count, chance))
+            meanwhile += len(load.acknowledged) - acknowledged
+            return meanwhile > count // 100
+
+        eventually(served_meanwhile, "the other client to be served all the while")
         load.goes_on(100)
         ask_from_many(port)
         grown = process.memory_info().rss - before
     finally:
         load.stop()
-    assert meanwhile > count // 100, "the other client was served all the while"
     check_records(cluster, topic, 1, load, once=True)
     assert grown < 60 * _MEGABYTE, f"seed {seed}: {grown} bytes more"
     _, traceback, text = cluster.files.output(1).read_text().partition("Traceback")
@@ -174,7 +188,10 @@ def test_a_large_frame_arrives_whole(size_bytes: int) -> None:
 
 
 @pytest.mark.spec("BRK-7", "BRK-16", "BRK-18", "BRK-20")
-def test_five_hundred_idle_and_fifty_slow_connections_are_in_nobodys_way(port: int, process: psutil.Process) -> None:
+def test_five_hundred_idle_and_fifty_slow_connections_are_in_nobodys_way(unharmed: EmbeddedCluster) -> None:
+    broker = unharmed.status().brokers[0]
+    port, process = broker.port, psutil.Process(broker.pid)
+    ask(port)
     descriptors, threads = process.num_fds(), process.num_threads()
     request = frame(struct.pack(">hhi", 3, 0, 1) + b"\xff\xff" + struct.pack(">i", 0))
     with contextlib.ExitStack() as held:
@@ -192,5 +209,6 @@ def test_five_hundred_idle_and_fifty_slow_connections_are_in_nobodys_way(port: i
         for client in slow + half:
             client.settimeout(60)
             assert len(client.recv(4)) == 4
-        assert process.num_threads() == threads
+        # The broker itself has a thread more for a moment, while it writes its gauges.
+        eventually(lambda: process.num_threads() <= threads, "the threads to be as many as before")
     eventually(lambda: process.num_fds() <= descriptors, "the descriptors to come back")

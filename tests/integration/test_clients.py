@@ -15,6 +15,7 @@ from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from tests.waiting import eventually
 
 RECORDS = 500
+_SESSION_MS = 60_000  # by default it is 10 s: who stands still so long is expelled, and reads again what it had read
 
 
 @pytest.fixture
@@ -70,7 +71,11 @@ def test_aiokafka(kafka_cluster: EmbeddedCluster, topic: str) -> None:
         finally:
             await producer.stop()
         consumer = AIOKafkaConsumer(
-            topic, bootstrap_servers=kafka_cluster.bootstrap, group_id=f"aio-{topic}", auto_offset_reset="earliest"
+            topic,
+            bootstrap_servers=kafka_cluster.bootstrap,
+            group_id=f"aio-{topic}",
+            auto_offset_reset="earliest",
+            session_timeout_ms=_SESSION_MS,
         )
         await consumer.start()
         try:
@@ -99,6 +104,7 @@ def test_kafka_python(kafka_cluster: EmbeddedCluster, topic: str) -> None:
         bootstrap_servers=kafka_cluster.bootstrap,
         group_id=f"python-{topic}",
         auto_offset_reset="earliest",
+        session_timeout_ms=_SESSION_MS,
         consumer_timeout_ms=60_000,
     )
     try:
@@ -138,7 +144,7 @@ def test_a_group_rebalances_commits_and_resumes(kafka_cluster: EmbeddedCluster, 
         "group.id": f"rebalance-{topic}",
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
-        "session.timeout.ms": 60_000,
+        "session.timeout.ms": _SESSION_MS,
     }
     first, second = Consumer(settings), Consumer(settings)
     try:

@@ -200,4 +200,5 @@ def test_clients_that_come_and_go_at_once_leave_nothing(port: int, process: psut
         for one in crowd:
             one.join()
         eventually(lambda: process.num_fds() <= descriptors, "the descriptors to come back", 60)
-        assert process.num_threads() == threads
+        # The broker itself has a thread more for a moment, while it writes its gauges.
+        eventually(lambda: process.num_threads() <= threads, "the threads to be as many as before")

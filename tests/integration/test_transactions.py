@@ -136,7 +136,7 @@ def log_of(cluster: EmbeddedCluster, broker_id: int) -> str:
 
 @pytest.mark.spec("GRP-48")
 def test_an_offset_with_too_long_metadata_is_refused_alone_also_in_a_transaction(tmp_path: Path) -> None:
-    with EmbeddedCluster(brokers=1, directory=tmp_path / "cluster") as cluster:
+    with EmbeddedCluster(brokers=1, directory=tmp_path / "cluster", options=STEADY) as cluster:
         cluster.create_topic("in", partitions=4)
         with RawProducer(cluster.bootstrap, "tx") as by:
             assert by.init() == 0 and by.add_offsets("g") == 0

@@ -35,7 +35,7 @@ TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}"
 
 
 @pytest.fixture(autouse=True)
-def no_long_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_long_stall(unhurried: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for what never moves less long than on a real cluster."""
     monkeypatch.setattr("kafkatool.commands.replica_verify.command.STALL_S", 0.2)
 

@@ -280,18 +280,22 @@ class Verifier:
     def run_once(self, *, stall_s: float, on_round: Callable[[], None] = lambda: None) -> None:
         """Run rounds until all are compared to the high watermarks of the first, or none moved for ``stall_s``.
 
+        The last round begins when that time is over: one that kt or a broker stood still in has shown nothing of the rest.
         ``on_round`` is called after each round, to look at ``reports``.
         """
         last_move = time.monotonic()
         while True:
+            begun = time.monotonic()
             moved = self.round()
             for report in self.reports:
                 if report.end is None and report.high_watermarks:
                     report.end = max(report.high_watermarks.values())
             on_round()
+            if all(r.complete for r in self.reports):
+                return
             if moved:
                 last_move = time.monotonic()
-            if all(r.complete for r in self.reports) or time.monotonic() - last_move > stall_s:
+            elif begun - last_move > stall_s:
                 return
 
     @property

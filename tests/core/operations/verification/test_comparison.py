@@ -1,5 +1,6 @@
 """Comparing replicas: what counts as a difference, and that gaps, absent brokers and deleted ranges are survived."""
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -195,6 +196,35 @@ def test_a_replica_that_stays_behind_leaves_the_partition_incomplete(verify: Ver
     report, told = verify(FakeCluster({(1, T0): log_of(10), (2, T0): log_of(4)}))
     assert not report.complete and not told
     assert (report.offset, report.lag, report.lags) == (4, 6, {1: 0, 2: 6})
+
+
+@pytest.mark.spec("RPV-7X")
+def test_a_run_that_stands_still_after_a_round_goes_on(monkeypatch: pytest.MonkeyPatch, verify: Verify) -> None:
+    """As on a machine that was asleep: ten seconds pass between any two looks at the clock."""
+    clock = SimpleNamespace(monotonic=itertools.count(0.0, 10.0).__next__, sleep=lambda _: None)
+    monkeypatch.setattr(comparison, "time", clock)
+    report, _ = verify(FakeCluster({(1, T0): log_of(10), (2, T0): log_of(10)}, page=3))
+    assert report.complete and report.offset == 10
+
+
+@pytest.mark.spec("RPV-7X")
+def test_a_round_that_took_longer_than_a_stall_is_not_the_last(monkeypatch: pytest.MonkeyPatch, verify: Verify) -> None:
+    """A replica that is behind catches up while the round stands still in which it was found so."""
+    now, rounds = [0.0], list[int]()
+    monkeypatch.setattr(comparison, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda _: None))
+    cluster = FakeCluster({(1, T0): log_of(10), (2, T0): log_of(4)}, page=10)
+
+    def stand_still(broker: int) -> None:
+        if broker == 1:
+            rounds.append(broker)
+            if len(rounds) == 2:
+                now[0] += 10
+            elif len(rounds) == 3:
+                cluster.logs[2, T0] = log_of(10)
+
+    cluster.before_fetch = stand_still
+    report, _ = verify(cluster)
+    assert report.complete and report.offset == 10
 
 
 @pytest.mark.spec("RPV-11X")
