@@ -136,6 +136,7 @@ def test_a_schedule_is_a_function_of_its_seed_and_has_every_kind_of_fault() -> N
     assert {fault.kind for fault in drawn(3, 2000, ["kill"]).faults} == {"kill"}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("HIS-48", "HIS-49")
 def test_followers_that_cut_nothing_are_found_out_by_a_schedule_of_which_no_fault_can_be_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -164,6 +165,7 @@ def test_values_of_aborted_transactions_that_readers_are_not_told_of_are_found_o
     assert "G1a" in {anomaly.kind for anomaly in run(tmp_path / "run", drawn(1, _OPERATIONS)).unallowed}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("HIS-48", "HIS-49")
 def test_a_repeat_of_a_batch_that_compaction_left_nothing_of_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
