@@ -80,6 +80,7 @@ def _judged(seed: int) -> Judged:
     return Judged(3 + (expected is not None), kinds, None if expected is None else change.__name__)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("HIS-3")
 def test_both_analysers_say_the_same_of_a_few_hundred_histories() -> None:
     """Right ones are clean, and one planted change shows what was planted."""
