@@ -109,8 +109,15 @@ def check_size(size: int, config: LogConfig) -> None:
 def stamp_append_time(batch: memoryview, now_ms: int) -> None:
     """Write the broker's time into the batch, as the topic keeps that, not the producer's; make a new checksum."""
     batch[_AT_LOW_ATTRIBUTES] |= LOG_APPEND_TIME
-    _TIMESTAMP.pack_into(batch, _AT_MAX_TIMESTAMP, now_ms)
-    _CRC.pack_into(batch, _AT_CRC, crc32c.crc32c(batch[_CRC_FROM:]))
+    _write_largest_time(batch, now_ms)
+
+
+def _write_largest_time(batch: memoryview, time_ms: int) -> int:
+    """Write it into the batch, and the checksum, of all that is in it by now; return that."""
+    _TIMESTAMP.pack_into(batch, _AT_MAX_TIMESTAMP, time_ms)
+    crc: int = crc32c.crc32c(batch[_CRC_FROM:])
+    _CRC.pack_into(batch, _AT_CRC, crc)
+    return crc
 
 
 def with_true_time(batch: memoryview, header: BatchHeader, config: LogConfig) -> BatchHeader:
@@ -128,10 +135,7 @@ def with_true_time(batch: memoryview, header: BatchHeader, config: LogConfig) ->
         raise _unreadable(e) from e
     if not -(1 << 63) <= largest < 1 << 63:
         raise AppendError(ErrorCode.INVALID_TIMESTAMP, f"a record's time, {largest}, is beyond what there is")
-    _TIMESTAMP.pack_into(batch, _AT_MAX_TIMESTAMP, largest)
-    crc = crc32c.crc32c(batch[_CRC_FROM:])
-    _CRC.pack_into(batch, _AT_CRC, crc)
-    return header._replace(max_timestamp=largest, crc=crc)
+    return header._replace(max_timestamp=largest, crc=_write_largest_time(batch, largest))
 
 
 def check_records(records: Iterator[Record], config: LogConfig, now_ms: int) -> None:

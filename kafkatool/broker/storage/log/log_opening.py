@@ -56,18 +56,17 @@ def open_log(
         segments = _recover(directory, segments, recovery_point, config, epochs)
         if not config.compacted:  # in such a one nothing may follow a rightful gap
             segments = _without_empty_end(directory, segments, recovery_point)
-    if segments and not was_scanned:
-        end, position = segments[-1].find_end()
-        if (
-            position < segments[-1].size_bytes
-        ):  # appended to behind it, nobody could read on, and the next scan would cut
-            log.warning(
-                "%s: the last stop was clean, but the last segment cannot be read behind byte %d of %d: scanning it",
-                *(directory, position, segments[-1].size_bytes),
-            )
-            segments = _recover(directory, segments, segments[-1].base_offset, config, epochs)
-            was_scanned, clean = True, False
-    if segments and (end := segments[-1].find_end()[0]) < start:
+    end, position = segments[-1].find_end() if segments else (start, 0)
+    if segments and not was_scanned and position < segments[-1].size_bytes:
+        # Appended to behind it, nobody could read on, and the next scan would cut.
+        log.warning(
+            "%s: the last stop was clean, but the last segment cannot be read behind byte %d of %d: scanning it",
+            *(directory, position, segments[-1].size_bytes),
+        )
+        segments = _recover(directory, segments, segments[-1].base_offset, config, epochs)
+        was_scanned, clean = True, False
+        end, _ = segments[-1].find_end()
+    if segments and end < start:
         log.warning("%s ends at %d, before its start %d: dropping its segments", directory, end, start)
         _drop(directory, segments)
         segments = []
