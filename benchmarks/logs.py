@@ -93,8 +93,8 @@ def run(command: Sequence[str], output: Path, **environment: str) -> Run:
     return Run(wall_s, cpu_s, *(peaks[kind] / 1e6 for kind in ("java", "python", "root")))
 
 
-def measure(lines: int, rounds: int, directory: Path) -> str:
-    """Return the table for logs of that many lines."""
+def measure(lines: int, rounds: int, directory: Path, only: Sequence[str] = ()) -> str:
+    """Return the table for logs of that many lines, of the rows that have one of these words (of all without any)."""
     logs = directory / "logs"
     logs.mkdir()
     paths = grow(logs, lines)
@@ -116,9 +116,10 @@ def measure(lines: int, rounds: int, directory: Path) -> str:
         "Kafka's merger, one topic": ([*kafka, *named, "--topic", TOPIC], {}),
         "kt logs merge, one topic": ([*to_stdout, "--topic", TOPIC], {}),
     }
-    runs: dict[str, list[Run]] = {name: [] for name in commands}
+    runs: dict[str, list[Run]] = {name: [] for name in commands if not only or any(word in name for word in only)}
     for number in range(rounds):
-        for name, (command, environment) in commands.items():
+        for name in runs:
+            command, environment = commands[name]
             for written in ("output", "ours"):
                 (directory / written).unlink(missing_ok=True)
             os.sync()  # what the run before has written is not to be waited for in this one
@@ -133,6 +134,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.logs", description=__doc__)
     parser.add_argument("--lines", type=int, nargs="+", default=[2_000_000], help="sizes (default 2000000)")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--only", nargs="+", default=(), metavar="WORD", help="only the rows with one of these, as sort"
+    )
     parser.add_argument("--directory", type=Path, help="where the logs are made (default: TMPDIR; thrice their size)")
     options = parser.parse_args()
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what a killed JVM leaves is ours to wait for
@@ -142,7 +146,7 @@ def main() -> None:
     print(f"{machine()} The load average was {os.getloadavg()[0]:.1f} at the start.\n")
     for lines in options.lines:
         with tempfile.TemporaryDirectory(prefix="kafkatool-logs-", dir=options.directory) as directory:
-            print(measure(lines, options.rounds, Path(directory)))
+            print(measure(lines, options.rounds, Path(directory), options.only))
 
 
 def _table(title: str, runs: dict[str, list[Run]]) -> str:
