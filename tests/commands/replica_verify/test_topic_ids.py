@@ -103,7 +103,7 @@ class Reading:
     def fetch(self) -> tuple[dict[str, Any], list[tuple[str, int]]]:
         """Return what was read of each topic, and what was asked for that."""
         self._broker.asked.clear()
-        found = self._reader.fetch(1, {T: 0, U: 0})
+        found = self._reader.fetch(1, {T: 0, U: 0}, wait=True)
         return {p.topic: f if isinstance(f, str) else len(f.entries) for p, f in found.items()}, kinds(self._broker)
 
 

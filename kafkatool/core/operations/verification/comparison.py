@@ -142,8 +142,10 @@ class ReplicaReader(Protocol):
     A text in place of a value says why that replica cannot be read though its broker answers.
     """
 
-    def fetch(self, broker_id: int, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Fetched | str]:
-        """Fetch from those offsets on; wait a moment when there is nothing new. Raises BrokerUnreachableError."""
+    def fetch(
+        self, broker_id: int, offsets: Mapping[TopicPartition, int], *, wait: bool
+    ) -> Mapping[TopicPartition, Fetched | str]:
+        """Fetch from those offsets on; ``wait`` a moment when there is nothing new. Raises BrokerUnreachableError."""
 
     def offsets(
         self, broker_id: int, partitions: Sequence[TopicPartition], timestamp_ms: int, *, committed: bool
@@ -222,6 +224,7 @@ class Verifier:
         self.reports = [PartitionReport(p, layout.replicas[p], layout.isr[p]) for p in sorted(layout.replicas)]
         # In the order they are fetched: only the first of a request gets a batch larger than the fetch size whole.
         self._queue = list(self.reports)
+        self._has_read = False  # what is there, once
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
@@ -268,7 +271,9 @@ class Verifier:
         """Fetch what is not complete, compare, move on. Return False when nothing was new anywhere."""
         begun = time.monotonic()
         active = [r for r in self._queue if not r.complete]
-        fetched = self._fetch(active)
+        # What is there is told at once: to wait for more costs a broker twice the work, as it looks at all of it again.
+        fetched = self._fetch(active, wait=self._has_read)
+        self._has_read = True
         moved = [r for r in active if self._judge(r, fetched.get(r.partition, {}))]
         if not moved:
             time.sleep(max(0.0, MIN_ROUND_S - (time.monotonic() - begun)))
@@ -308,8 +313,13 @@ class Verifier:
         """Return the partition with the largest lag of those that are read (RPV-4); None: none is."""
         return max((r for r in self.reports if r.is_read), key=lambda r: r.lag, default=None)
 
-    def _fetch(self, reports: Iterable[PartitionReport]) -> dict[TopicPartition, dict[int, Fetched]]:
-        """Fetch all replicas of the partitions. Each that gives nothing is noted: the others are compared without it."""
+    def _fetch(
+        self, reports: Iterable[PartitionReport], *, wait: bool = False
+    ) -> dict[TopicPartition, dict[int, Fetched]]:
+        """Fetch all replicas of the partitions; ``wait`` a moment for what is new.
+
+        Each that gives nothing is noted: the others are compared without it.
+        """
         now = time.monotonic()
         resting = {broker: why for broker, (until, why) in self._resting.items() if until > now}
         by_broker: defaultdict[int, list[PartitionReport]] = defaultdict(list)
@@ -320,7 +330,7 @@ class Verifier:
                 else:
                     by_broker[broker].append(report)
         requests = {
-            broker: self._pool.submit(self._reader.fetch, broker, {r.partition: r.offset for r in wanted})
+            broker: self._pool.submit(self._reader.fetch, broker, {r.partition: r.offset for r in wanted}, wait=wait)
             for broker, wanted in by_broker.items()
         }
         fetched: defaultdict[TopicPartition, dict[int, Fetched]] = defaultdict(dict)

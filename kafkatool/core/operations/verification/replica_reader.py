@@ -140,17 +140,23 @@ class BrokerReader:
         self._closed.set()
         self._connections.close()
 
-    def fetch(self, broker_id: int, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Fetched | str]:
-        """Fetch entries from those offsets on, as the fetch size allows. Raises BrokerUnreachableError."""
-        found = self._fetch(broker_id, offsets)
+    def fetch(
+        self, broker_id: int, offsets: Mapping[TopicPartition, int], *, wait: bool
+    ) -> Mapping[TopicPartition, Fetched | str]:
+        """Fetch entries from those offsets on, as the fetch size allows; ``wait`` a moment for one if there is none.
+
+        Raises BrokerUnreachableError.
+        """
+        wait_ms = self._max_wait_ms if wait else 0
+        found = self._fetch(broker_id, offsets, wait_ms)
         if renewed := {p.topic for p, answer in found.items() if answer.error_code in _OTHER_ID}:
             self._read_ids(broker_id, renewed)
-            found |= self._fetch(broker_id, {p: offset for p, offset in offsets.items() if p.topic in renewed})
+            found |= self._fetch(broker_id, {p: o for p, o in offsets.items() if p.topic in renewed}, wait_ms)
         why = {topic: self._why(broker_id, fetch.API, topic) for topic in {p.topic for p in found}}
         return {p: _fetched(answer, why[p.topic]) for p, answer in found.items()}
 
     def _fetch(
-        self, broker_id: int, offsets: Mapping[TopicPartition, int]
+        self, broker_id: int, offsets: Mapping[TopicPartition, int], wait_ms: int
     ) -> dict[TopicPartition, FetchResponsePartition]:
         most_bytes = max(self._fetch_size_bytes, MAX_RESPONSE_BYTES)
         if self._rate:
@@ -167,13 +173,13 @@ class BrokerReader:
         request = fetch.FetchRequest(
             replica_id=DEBUGGING_CONSUMER_ID,
             replica_state=fetch.ReplicaState(replica_id=DEBUGGING_CONSUMER_ID),
-            max_wait_ms=self._max_wait_ms,
+            max_wait_ms=wait_ms,
             min_bytes=1,
             max_bytes=most_bytes,
             topics=[fetch.FetchRequestTopic(topic=t, topic_id=ids[t], partitions=p) for t, p in topics.items()],
         )
         api = fetch.BY_NAME if NO_UUID in ids.values() else fetch.API
-        answer = self._ask(broker_id, api, request, wait_ms=self._max_wait_ms)
+        answer = self._ask(broker_id, api, request, wait_ms=wait_ms)
         if self._rate:
             self._rate.spend(broker_id, sum(_size_bytes(p) for t in answer.topics for p in t.partitions))
         names = {topic_id: topic for topic, topic_id in ids.items()}

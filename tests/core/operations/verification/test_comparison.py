@@ -115,12 +115,17 @@ class FakeCluster:
     down: set[int] = field(default_factory=set)
     errors: dict[int, str] = field(default_factory=dict)
     before_fetch: Callable[[int], None] = lambda _: None
+    waited: list[bool] = field(default_factory=list)
+    """Of each fetch whether it may wait for what is new."""
 
     def end(self, broker: int, partition: TopicPartition) -> int:
         log = self.logs[broker, partition]
         return log[-1].last_offset + 1 if log else self.starts.get((broker, partition), 0)
 
-    def fetch(self, broker_id: int, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Fetched | str]:
+    def fetch(
+        self, broker_id: int, offsets: Mapping[TopicPartition, int], *, wait: bool
+    ) -> Mapping[TopicPartition, Fetched | str]:
+        self.waited.append(wait)
         self._check(broker_id)
         self.before_fetch(broker_id)
         return {p: self._read(broker_id, p, offset) for p, offset in offsets.items()}
@@ -320,8 +325,10 @@ def test_a_broker_lost_in_the_second_fetch_of_a_difference_is_missing_everywhere
 @pytest.mark.spec("RPV-9X")
 def test_a_replica_left_out_of_its_brokers_answer_is_unreadable(verify: Verify) -> None:
     class Silent(FakeCluster):
-        def fetch(self, broker_id: int, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Any]:
-            return {} if broker_id == 2 else super().fetch(broker_id, offsets)
+        def fetch(
+            self, broker_id: int, offsets: Mapping[TopicPartition, int], *, wait: bool
+        ) -> Mapping[TopicPartition, Any]:
+            return {} if broker_id == 2 else super().fetch(broker_id, offsets, wait=wait)
 
     report, _ = verify(Silent({(b, T0): log_of(5) for b in (1, 2)}))
     assert report.complete and report.unreadable == {2: "its answer leaves the partition out"} and not report.missing
@@ -439,9 +446,11 @@ def test_all_replicas_are_read_from_where_the_time_points_on_the_leader(time_ms:
             asked.append((broker_id, timestamp_ms, committed))
             return {T0: answers[timestamp_ms]}
 
-        def fetch(self, broker_id: int, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Any]:
+        def fetch(
+            self, broker_id: int, offsets: Mapping[TopicPartition, int], *, wait: bool
+        ) -> Mapping[TopicPartition, Any]:
             read.append((broker_id, offsets[T0]))
-            return super().fetch(broker_id, offsets)
+            return super().fetch(broker_id, offsets, wait=wait)
 
     verifier = Verifier(layout_of(2, 1, 2, 3), Brokers({(b, T0): log_of(9) for b in (1, 2, 3)}))
     try:
@@ -451,6 +460,19 @@ def test_all_replicas_are_read_from_where_the_time_points_on_the_leader(time_ms:
         verifier.close()
     assert asked[0] == (2, time_ms, True) and {broker for broker, _, _ in asked} == {2}
     assert sorted(read) == [(1, start), (2, start), (3, start)], "each from its own broker, from the same offset"
+
+
+@pytest.mark.spec("RPV-12X")
+def test_the_first_round_reads_what_is_there_and_those_after_it_wait_for_more() -> None:
+    cluster = FakeCluster({(b, T0): log_of(1) for b in (1, 2)})
+    verifier = Verifier(layout_of(1, 1, 2), cluster)
+    try:
+        verifier.begin(EARLIEST)
+        rounds = [verifier.round() for _ in range(3)]
+    finally:
+        verifier.close()
+    assert rounds == [True, False, False]
+    assert cluster.waited == [False, False, *[True] * 4]
 
 
 @pytest.mark.spec("RPV-6", "RPV-2")

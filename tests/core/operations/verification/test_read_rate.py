@@ -46,7 +46,7 @@ def test_a_fetch_asks_for_a_seconds_bytes_at_most_and_waits_its_turn(monkeypatch
     reader = replica_reader.BrokerReader(
         layout, answering(ask), fetch_size_bytes=1 << 20, max_wait_ms=10, max_bytes_per_second=1000
     )
-    reader.fetch(1, {TopicPartition("t", 0): 0})
-    reader.fetch(1, {TopicPartition("t", 0): 0})
+    reader.fetch(1, {TopicPartition("t", 0): 0}, wait=True)
+    reader.fetch(1, {TopicPartition("t", 0): 0}, wait=True)
     assert asked == [1000, 1000]
     assert waited == [0, pytest.approx(0.061)]

@@ -30,7 +30,7 @@ def read(records: bytes) -> Any:
     reader = replica_reader.BrokerReader(
         Layout({1: ("h", 1)}, {}, {}, {}), answering(send), fetch_size_bytes=1 << 20, max_wait_ms=10
     )
-    return reader.fetch(1, {TopicPartition("t", 0): 0})[TopicPartition("t", 0)]
+    return reader.fetch(1, {TopicPartition("t", 0): 0}, wait=True)[TopicPartition("t", 0)]
 
 
 @pytest.mark.spec("RPV-3")
