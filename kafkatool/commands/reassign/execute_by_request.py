@@ -199,19 +199,16 @@ class ExecuteByRequest(RequestPlanMode):
     ) -> int:
         """Tell what was begun, and see to the rest of it."""
         started = [p for p in checked.plan if p not in refused]
-        if refused:
-            self.show_refusals("Error reassigning partition(s):", refused)
-            if started:
-                self.out.note(f"these were started all the same: {named(started)}")
-        else:
-            self.out.line(_started_line(started))
+        try:  # asked at once: the controller is soon busy with what was begun
+            moving = read_moves(client, started, needed=True) if started else {}
+        finally:
+            self._tell(started, refused)
         dirs = {replica: path for replica, path in dirs.items() if replica.partition not in refused}
         try:
             late = self.start_log_dirs(client, dirs)
         except KafkatoolError as e:
             e.now = self._looking
             raise
-        moving = read_moves(client, started, needed=True) if started else {}
         superseded = sorted(p for p, m in moving.items() if m.target != checked.plan[p])
         if superseded:
             self.out.note(f"superseded by another request, and not waited for: {named(superseded)}")
@@ -228,6 +225,15 @@ class ExecuteByRequest(RequestPlanMode):
         self.show_items([item(m) for m in found], client.cluster_id, errors)
         done = not self.wait or all(m.status is Status.COMPLETED for m in found)
         return 0 if not refused and not late and finished and done else 1
+
+    def _tell(self, started: Sequence[TopicPartition], refused: Mapping[TopicPartition, BrokerAnswerError]) -> None:
+        """Tell what was begun, and what was not."""
+        if not refused:
+            self.out.line(_started_line(started))
+            return
+        self.show_refusals("Error reassigning partition(s):", refused)
+        if started:
+            self.out.note(f"these were started all the same: {named(started)}")
 
     def _follow(
         self,

@@ -33,7 +33,6 @@ from kafkatool.core.planner.plan_files import (
     write_file,
 )
 from kafkatool.core.planner.strategy import Strategy
-from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.view import ClusterView
 
 if TYPE_CHECKING:
@@ -71,6 +70,8 @@ class Generate(Mode):
         brokers, exclude = self.read_brokers()
         source = self.topics_to_move_json_file
         topics = parse_topics_to_move(read_text(source, sys.stdin), source)
+        from kafkatool.core.zookeeper.cluster_view import read_cluster  # who asks brokers starts without it
+
         with self.session() as zk:
             view = read_cluster(zk, topics, states=False)
         return self.show(view, topics, brokers, exclude)

@@ -4,7 +4,6 @@ import sys
 from dataclasses import dataclass
 
 from kafkatool.commands.reassign.generate import Generate
-from kafkatool.commands.reassign.request_mode import RequestMode
 from kafkatool.core.errors import NotPermittedError, RefusedError, UsageError
 from kafkatool.core.operations.requests.cluster_view import read_cluster, with_moves
 from kafkatool.core.operations.requests.moving import read_moves
@@ -13,7 +12,7 @@ from kafkatool.core.planner.plan_files import Moves, parse_topics_to_move, plan_
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GenerateByRequest(RequestMode, Generate):
+class GenerateByRequest(Generate):
     """The flags of ``--generate``."""
 
     def carry_out(self) -> int:

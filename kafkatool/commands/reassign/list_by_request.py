@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kafkatool.commands.reassign.request_mode import RequestMode
+from kafkatool.commands.reassign.modes import Mode
 from kafkatool.commands.reassign.rows import COLUMNS, item
 from kafkatool.commands.shared.output import Answer
 from kafkatool.core.model.moves import Move, Status
@@ -10,7 +10,7 @@ from kafkatool.core.operations.requests.moving import list_lines, read_moves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListByRequest(RequestMode):
+class ListByRequest(Mode):
     """The flags of ``--list``, which has none of its own."""
 
     LACKING = ""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import click
 
-from kafkatool.commands.shared.bootstrap import Bootstrap
+from kafkatool.commands.shared.bootstrap import Bootstrap, connect_brokers
 from kafkatool.commands.shared.options import brokers_flags, connect, to_type
 from kafkatool.commands.shared.output import Output
 from kafkatool.core.errors import UsageError
@@ -22,6 +22,7 @@ from kafkatool.core.model.values import Endpoint, in_number
 from kafkatool.core.planner.plan_files import STDIN, Moves, PartitionName, parse_plan, read_text
 
 if TYPE_CHECKING:  # who asks brokers starts without what carries a plan into ZooKeeper
+    from kafkatool.core.client.cluster import ClusterClient
     from kafkatool.core.operations.reassignment.saved_run import RunFiles
     from kafkatool.core.zookeeper.session import ZooKeeper
 
@@ -56,6 +57,11 @@ class Mode(ABC):
     def session(self) -> "AbstractContextManager[ZooKeeper]":
         """Connect to ZooKeeper for this command."""
         return connect(self.zookeeper, cluster_id=self.cluster_id, zk_max_bytes=self.zk_max_bytes)
+
+    def client(self) -> "AbstractContextManager[ClusterClient]":
+        """Connect to the brokers for this command."""
+        assert self.bootstrap is not None
+        return connect_brokers(self.bootstrap, cluster_id=self.cluster_id)
 
     def to_type(self, rest: str) -> str:
         """Return what to type for another mode on the same cluster."""

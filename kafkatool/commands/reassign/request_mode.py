@@ -1,14 +1,12 @@
-"""What the modes of ``kt reassign --bootstrap-server`` share: the client, the plan, waiting for it, throttles at its end."""
+"""What the modes of ``kt reassign --bootstrap-server`` share that work on a plan: read it, wait for it, end throttles."""
 
 import sys
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkatool.commands.reassign.modes import RATE, RATE_MEANS, Mode, PlanMode
+from kafkatool.commands.reassign.modes import RATE, RATE_MEANS, PlanMode
 from kafkatool.commands.reassign.rows import COLUMNS
-from kafkatool.commands.shared.bootstrap import connect_brokers
 from kafkatool.commands.shared.output import Answer
 from kafkatool.core.errors import BrokerAnswerError, RefusedError, UsageError
 from kafkatool.core.model.values import TopicPartition, in_number, join_ids
@@ -52,18 +50,7 @@ def plural_of(things: Collection[object]) -> str:
     return "s" * (len(things) > 1)
 
 
-class RequestMode(Mode):
-    """What the modes share that ask brokers."""
-
-    __slots__ = ()
-
-    def client(self) -> "AbstractContextManager[ClusterClient]":
-        """Connect to the brokers for this command."""
-        assert self.bootstrap is not None
-        return connect_brokers(self.bootstrap, cluster_id=self.cluster_id)
-
-
-class RequestPlanMode(RequestMode, PlanMode):
+class RequestPlanMode(PlanMode):
     """What the modes share that work on a plan."""
 
     __slots__ = ()

@@ -44,9 +44,9 @@ def broker_lines(rows: "Sequence[BrokerConsequences]", *, all_brokers: bool) -> 
 
 
 def total_line(current: "Moves", proposed: "Moves", rows: "Sequence[BrokerConsequences]") -> str:
-    """Return ``3 of 9 partitions change, 2 replicas to copy (10 MiB)``."""
+    """Return ``3 of 9 partitions change, 2 replicas to copy (10 MiB)``; ``rows`` are those of all brokers."""
     changing = sum(current[p] != to for p, to in proposed.items())
-    copies = sum(len(set(to).difference(current[p])) for p, to in proposed.items())
+    copies = sum(row.incoming for row in rows)
     known = [row.copied_bytes for row in rows if row.incoming]
     size = f" ({byte_size(sum(b for b in known if b is not None))})" if known and None not in known else ""
     all_ = in_number(len(proposed), "partition changes", "partitions change")

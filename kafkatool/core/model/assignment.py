@@ -116,13 +116,17 @@ def _follower(first: int, distance: int, brokers: int) -> int:
 def _plain(
     ids: Sequence[int], numbers: range, replication_factor: int, start: int, shift: int
 ) -> dict[int, tuple[int, ...]]:
-    count = len(ids)
+    count, others = len(ids), max(len(ids) - 1, 1)
+    rows: dict[tuple[int, int], tuple[int, ...]] = {}  # thousands of partitions share few
     plan = {}
     for partition in numbers:
         first = (partition + start) % count
-        distance = _shift_of(partition, numbers.start, shift, count)
-        followers = (_follower(first, distance + j, count) for j in range(replication_factor - 1))
-        plan[partition] = (ids[first], *(ids[place] for place in followers))
+        distance = _shift_of(partition, numbers.start, shift, count) % others
+        row = rows.get((first, distance))
+        if row is None:
+            followers = (_follower(first, distance + j, count) for j in range(replication_factor - 1))
+            row = rows[first, distance] = (ids[first], *(ids[place] for place in followers))
+        plan[partition] = row
     return plan
 
 

@@ -34,11 +34,18 @@ def broker_consequences(
     copied: Counter[int] = Counter()
     unknown = set()  # brokers that get a partition of unknown size
     known = sizes or {}
+    changes: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[list[int], list[int]]] = {}  # many change alike
     for partition, replicas in proposed.items():
         was = current.get(partition, ())
-        gained = [b for b in replicas if b not in was]
+        if was == replicas:
+            continue
+        change = changes.get((was, replicas))
+        if change is None:
+            change = [b for b in replicas if b not in was], [b for b in was if b not in replicas]
+            changes[was, replicas] = change
+        gained, lost = change
         came += gained
-        went += [b for b in was if b not in replicas]
+        went += lost
         size = known.get(partition)
         for broker in gained:
             if size is None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.model.values import BrokerInfo, TopicPartition, join_ids
 from kafkatool.core.planner.kafkas import plan_like_new
-from kafkatool.core.planner.minimal import plan_minimal
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.planner.strategy import Strategy
 from kafkatool.core.zookeeper.view import ClusterView
@@ -57,15 +56,19 @@ def propose(
             f"Broker list contains brokers that are not registered: {join_ids(missing)} (registered: {live})"
         )
     targets = {b: view.brokers[b] for b in wanted}
-    planned = [TopicPartition(t, p) for t in sorted(topics) for p in sorted(view.topics[t].assignment)]
-    origins = {p: view.origin(p) for p in planned}
-    current = {p: view.target(p) if origin is None else origin for p, origin in origins.items()}
+    current = {
+        TopicPartition(t, p): tuple(r) for t in sorted(topics) for p, r in sorted(view.topics[t].assignment.items())
+    }
+    origins = {p: view.origin(p) for p in sorted(view.moving.intersection(current))}
+    current.update((p, view.target(p) if origin is None else origin) for p, origin in origins.items())
     assignments: dict[str, dict[int, tuple[int, ...]]] = {}
     for partition, replicas in current.items():
         assignments.setdefault(partition.topic, {})[partition.partition] = replicas
     uneven = tuple(t for t, a in assignments.items() if len({len(replicas) for replicas in a.values()}) > 1)
     proposed: Moves
     if strategy is Strategy.MINIMAL:
+        from kafkatool.core.planner.minimal import plan_minimal  # who plans as Kafka does starts without it
+
         proposed = plan_minimal(
             list(targets.values()), current, replication_factor=replication_factor, rack_aware=rack_aware
         )
@@ -77,13 +80,11 @@ def propose(
             for t, a in assignments.items()
         }
         proposed = {TopicPartition(t, p): tuple(r) for t, a in spread.items() for p, r in sorted(a.items())}
-    under_way = view.moving
-    moving = [p for p in planned if p in under_way]
     return Proposal(
         current,
         proposed,
         uneven,
         targets,
-        tuple(p for p in moving if origins[p] is not None),
-        tuple(p for p in moving if origins[p] is None),
+        tuple(p for p, origin in origins.items() if origin is not None),
+        tuple(p for p, origin in origins.items() if origin is None),
     )
