@@ -6,7 +6,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -27,6 +27,7 @@ _LOG.propagate = False
 _LOG.addHandler(logging.NullHandler())
 
 Runs = dict[int, list[tuple[int, int | None]]]
+_T = TypeVar("_T")
 
 
 class Cell(NamedTuple):
@@ -208,10 +209,25 @@ class Client:
     def subscribe(self, keys: Sequence[int]) -> None:
         self._consumer.subscribe(
             sorted({topic_of(key) for key in keys}),
-            on_assign=lambda _, partitions: self._note("assigned", partitions),
+            on_assign=self._begin,
             on_revoke=lambda _, partitions: self._note("revoked", partitions),
             on_lost=lambda _, partitions: self._note("lost", partitions),
         )
+
+    def _begin(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        """Begin keys of a group by number, as those of ``assign`` begin, for the same reason."""
+        self._note("assigned", partitions)
+
+        def committed() -> list[TopicPartition]:
+            told: list[TopicPartition] = self._consumer.committed(partitions, _DELIVERY_S)
+            for partition in told:
+                if partition.error is not None:
+                    raise KafkaException(partition.error)
+            return told
+
+        with contextlib.suppress(KafkaException):  # then librdkafka asks again, by itself
+            told = _again(committed, _RETRIES_S)
+            self._consumer.assign([TopicPartition(p.topic, p.partition, max(p.offset, _START)) for p in told])
 
     def _note(self, what: str, partitions: Sequence[TopicPartition]) -> None:
         keys = [key_of(p.topic, p.partition) for p in partitions]
@@ -291,13 +307,12 @@ class Client:
         del self._producer, self._consumer  # whose callbacks hold this: threads would go on until the collector comes
 
 
-def _again(call: Callable[[], object], seconds: float) -> None:
+def _again(call: Callable[[], _T], seconds: float) -> _T:
     """Call, and call again while the error says that it may be. Raises KafkaException."""
     deadline = time.monotonic() + seconds
     while True:
         try:
-            call()
-            return
+            return call()
         except KafkaException as e:
             if not e.args[0].retriable() or time.monotonic() > deadline:
                 raise

@@ -18,6 +18,7 @@ from tests.histories.clients.values import PARTITIONS, encode, partition_of, top
 from tests.histories.frames.record import Record
 from tests.histories.frames.rules import Hold, Rule
 from tests.histories.frames.stage import Kafkas, Ours, Stage
+from tests.histories.history import OK
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 _KEY = 0
@@ -101,3 +102,28 @@ def test_a_process_of_the_workload_asks_for_no_start(stage: Stage) -> None:
     assert [offset for offset, _ in runs] == _OFFSETS
     assert stage.doors.record is not None
     assert ("ListOffsets", "process") not in stage.doors.record.count("process")
+
+
+@pytest.mark.spec("HIS-13", "HIS-11")
+@pytest.mark.parametrize("committed", [None, 3])
+def test_a_member_of_the_workload_asks_for_no_start_and_begins_where_its_group_is(
+    stage: Stage, committed: int | None
+) -> None:
+    cell, name = Cell("subscribe", "plain"), f"member-{committed}"
+    if committed is not None:
+        before = Client(stage.bootstrap, cell, 1, group=name)
+        assert before.commit({_KEY: committed}) == OK
+        before.close()
+    client = Client(stage.bootstrap, cell, 2, group=name, client_id=name)
+    try:
+        client.subscribe([_KEY])
+        deadline = time.monotonic() + _PATIENCE_S
+        runs: list[tuple[int, int | None]] = []
+        while len(runs) < len(_OFFSETS[committed:]) and time.monotonic() < deadline:
+            runs += client.poll().get(_KEY, [])
+    finally:
+        client.close()
+    assert [offset for offset, _ in runs] == _OFFSETS[committed:]
+    assert [event["what"] for event in client.events][:1] == ["assigned"]
+    assert stage.doors.record is not None
+    assert ("ListOffsets", name) not in stage.doors.record.count(name)
