@@ -5,6 +5,8 @@
 Both talk to the same three nodes in turns. Kafka's start script (bash) is left out of its time. What a command does is the
 tools' own work, and little of the brokers': a plan is carried out by another order of the same replicas, a growing topic has
 three partitions, and what is verified, listed and elected is as it is wanted already. Each begins when the brokers are idle.
+Some rounds go before those that are counted: brokers that have just started answer twice as late, as their JVM has compiled
+little yet, and those of a cluster in use have been up for long.
 
 ``kt brokers`` and ``kt health`` have no like among Kafka's tools; beside them stand those that read a part of the same. Both
 replica verifications are timed to their first report, of topics without records, by which neither ends.
@@ -35,6 +37,7 @@ _FACTOR: Final = 2
 _FEW: Final = 3
 _SIZES: Final = (100, 10_000)
 _ALLOWED: Final = 0.25
+_WARM_UP_ROUNDS: Final = 3
 _LOOK_S: Final = 1.0
 _IDLE: Final = 0.7  # of a processor, all brokers together: 10,000 partitions take 0.4 of one by being there
 _AT_ONCE: Final = 5000
@@ -71,11 +74,11 @@ Tool = Callable[[Task, str], list[str]]
 
 
 def measure(
-    kafka: Kraft, directory: Path, rounds: int, sizes: Sequence[int], only: str = ""
+    kafka: Kraft, directory: Path, rounds: int, sizes: Sequence[int], *, only: str = "", warm_up: int = _WARM_UP_ROUNDS
 ) -> list[tuple[str, float, float]]:
     """Return (title, kt's median seconds, Kafka's) of each task, with topics of those sizes in the cluster.
 
-    ``only``: of those whose title has that word.
+    ``only``: of those whose title has that word. ``warm_up``: so many rounds before are not counted.
     """
     topics = {size: f"sized-{size}" for size in sizes}
     for size, topic in topics.items():
@@ -99,9 +102,12 @@ def measure(
         name = f"{int(tool is by_kafka)}{number}"
         return [_timed(kafka, task, tool(task, name)) for task in tasks]
 
-    for number in range(rounds):  # for what alters one: a broker may learn of a topic after its maker
+    for number in range(rounds + warm_up):  # for what alters one: a broker may learn of a topic after its maker
         for own in range(len(tools)):
             _make(kafka, f"altered-{own}{number}", _FEW)
+    for number in range(rounds, rounds + warm_up):
+        for tool in tools:
+            run(tool, number)
     medians = alternate(rounds, *tools, run)
     return [(task.title, *both) for task, both in zip(tasks, medians, strict=True)]
 
@@ -275,12 +281,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="how often each thing is measured (default 5)")
     parser.add_argument("--partitions", type=int, nargs="+", default=_SIZES, metavar="N", help="sizes of the topics")
     parser.add_argument("--only", default="", metavar="WORD", help="measure only what has this word in its title")
+    parser.add_argument("--warm-up", type=int, default=_WARM_UP_ROUNDS, metavar="N", help="rounds before (default 3)")
     options = parser.parse_args()
     print(f"load average {os.getloadavg()[0]:.1f}", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="kafkatool-benchmark-", ignore_cleanup_errors=True) as name:
         directory = Path(name)
         with Kraft(options.kafka, directory / "kafka") as kafka:
-            figures = measure(kafka, directory, options.rounds, options.partitions, options.only)
+            figures = measure(
+                kafka, directory, options.rounds, options.partitions, only=options.only, warm_up=options.warm_up
+            )
     print(f"{machine()}\n\n{_table(figures, options.kafka)}")
 
 

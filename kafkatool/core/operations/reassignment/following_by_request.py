@@ -1,7 +1,7 @@
 """Waiting for moves that the controller carries out (ADM-43)."""
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -25,7 +25,7 @@ class Waited(NamedTuple):
     awaited: tuple[int, ...] = ()
 
 
-def read_copying(client: ClusterClient, partitions: Iterable[TopicPartition]) -> ToCopy:
+def read_copying(client: ClusterClient, partitions: Collection[TopicPartition]) -> ToCopy:
     """Read which replicas moves have still to copy, and ask for the brokers that hold them."""
     client.begin_anew()
     moving = read_moves(client, partitions, needed=True)

@@ -1,6 +1,6 @@
 """What moves, as the controller tells it: every partition with replicas to add or to remove, whoever began it (ADM-19)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from kafkatool.core.client.cluster import ClusterClient
@@ -36,7 +36,7 @@ class Moving(NamedTuple):
 
 
 def read_moves(
-    client: ClusterClient, partitions: Iterable[TopicPartition] | None = None, *, needed: bool = False
+    client: ClusterClient, partitions: Collection[TopicPartition] | None = None, *, needed: bool = False
 ) -> dict[TopicPartition, Moving]:
     """Read what moves of those partitions, of all when None.
 
@@ -45,11 +45,10 @@ def read_moves(
     """
     if not needed and not client.serves(listing.API):
         return {}
-    wanted = None if partitions is None else frozenset(partitions)
     topics = None
-    if wanted is not None and len(wanted) <= NAMED_AT_MOST:
+    if partitions is not None and len(partitions) <= NAMED_AT_MOST:
         named: dict[str, list[int]] = {}
-        for topic, partition in sorted(wanted):
+        for topic, partition in sorted(set(partitions)):
             named.setdefault(topic, []).append(partition)
         topics = [listing.ListReassignmentsTopic(topic=t, partitions=p) for t, p in named.items()]
     request = listing.ListPartitionReassignmentsRequest(timeout_ms=client.request_ms, topics=topics)
@@ -65,7 +64,10 @@ def read_moves(
         for t in answer.topics
         for p in t.partitions
     }
-    return told if wanted is None else {p: moving for p, moving in told.items() if p in wanted}
+    if not told or partitions is None:
+        return told
+    wanted = frozenset(partitions)
+    return {p: moving for p, moving in told.items() if p in wanted}
 
 
 def list_lines(moving: Mapping[TopicPartition, Moving]) -> list[str]:

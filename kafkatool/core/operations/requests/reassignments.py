@@ -172,15 +172,17 @@ def _send_each(
 ) -> None:
     """Send them, and note in ``outcome`` what became of each partition. Raises as ``send`` does."""
     for number, request in enumerate(wanted):
+        own = _partitions_of(request)
         try:
             answer = client.controller(altering.API, request, least=least, codes=_not_controller)
             if answer.error_code != ErrorCode.NONE:
                 raise client.refusal(altering.API, answer.error_code, answer.error_message)
+            if (told := sum(len(t.partitions) for t in answer.topics)) != len(own):
+                raise ProtocolError(f"the answer to {altering.API.name} tells of {told} of {len(own)} partitions")
         except KafkatoolError as e:
             unknown = client.repeated or _may_be_done(e)
             if not (outcome or unknown):
                 raise
-            own = _partitions_of(request)
             raise CutShortError(
                 e,
                 outcome,
@@ -188,13 +190,12 @@ def _send_each(
                 undone=() if unknown else own,
                 unsent=[p for later in wanted[number + 1 :] for p in _partitions_of(later)],
             ) from e
+        outcome.update(dict.fromkeys(own))
         for topic in answer.topics:
             for p in topic.partitions:
-                outcome[TopicPartition(topic.topic, p.partition)] = (
-                    client.refusal(altering.API, p.error_code, p.error_message, resource=topic.topic)
-                    if p.error_code
-                    else None
-                )
+                if p.error_code:
+                    refusal = client.refusal(altering.API, p.error_code, p.error_message, resource=topic.topic)
+                    outcome[TopicPartition(topic.topic, p.partition)] = refusal
 
 
 def _ending(outcome: Refusals) -> set[TopicPartition]:

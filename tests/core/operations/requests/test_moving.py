@@ -36,7 +36,7 @@ def test_those_that_move_are_told_however_many_are_asked_about(count: int) -> No
     wanted = [TopicPartition("t", p) for p in range(count)]
     with FakeBroker(1, {listing.API: (0, 0)}) as broker, ClusterClient([broker.address], ClientSettings()) as client:
         broker.answers[listing.API.key] = told
-        assert read_moves(client, iter(wanted)) == dict.fromkeys(MOVING.intersection(wanted), MOVES)
+        assert read_moves(client, wanted) == dict.fromkeys(MOVING.intersection(wanted), MOVES)
         assert read_moves(client) == dict.fromkeys(MOVING, MOVES)
         some, every = [request.topics for name, _, request in broker.asked if name == listing.API.name]
     named = None if some is None else {TopicPartition(t.topic, p) for t in some for p in t.partitions}
