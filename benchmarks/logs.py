@@ -55,7 +55,7 @@ class Run(NamedTuple):
 def grow(directory: Path, lines: int, files: int = FILES) -> list[Path]:
     """Repeats a real story's lines ten minutes later each time, with a topic of another name, in so many files."""
     stories = [gzip.decompress(path.read_bytes()).decode("latin-1") for path in sorted(STORY.iterdir())]
-    paths = [directory / f"broker-{number + 1}.state-change.log" for number in range(files)]
+    paths = log_paths(directory, files)
     for number, path in enumerate(paths):
         text = [_told(line) for line in stories[number % len(stories)].splitlines(keepends=True)]
         left, round_ = lines // files, 0
@@ -66,6 +66,11 @@ def grow(directory: Path, lines: int, files: int = FILES) -> list[Path]:
                 log.writelines(moved)
                 left, round_ = left - len(moved), round_ + 1
     return paths
+
+
+def log_paths(directory: Path, files: int = FILES) -> list[Path]:
+    """Return the paths of so many brokers' logs."""
+    return [directory / f"broker-{number + 1}.state-change.log" for number in range(files)]
 
 
 def run(command: Sequence[str], output: Path, **environment: str) -> Run:
@@ -96,13 +101,10 @@ def run(command: Sequence[str], output: Path, **environment: str) -> Run:
 def measure(lines: int, rounds: int, directory: Path, only: Sequence[str] = ()) -> str:
     """Return the table for logs of that many lines, of the rows that have one of these words (of all without any)."""
     logs = directory / "logs"
-    logs.mkdir()
-    paths = grow(logs, lines)
-    size = sum(path.stat().st_size for path in paths)
-    print(f"{lines:,} lines, {size / 1e6:,.0f} MB in {FILES} files", file=sys.stderr)
     kt, from_logs = [sys.executable, "-m", "kafkatool", "logs"], ["--logs", str(logs)]
     to_stdout = [*kt, "merge", *from_logs]
     ours = [*to_stdout, "--out", str(directory / "ours")]
+    paths = log_paths(logs)
     named = ["--logs", ",".join(map(str, paths))]
     kafka = [str(find_java().executable), "-cp", f"{libraries(KAFKA_VERSION)}/*", "kafka.tools.StateChangeLogMerger"]
     commands: dict[str, tuple[list[str], dict[str, str]]] = {
@@ -117,6 +119,12 @@ def measure(lines: int, rounds: int, directory: Path, only: Sequence[str] = ()) 
         "kt logs merge, one topic": ([*to_stdout, "--topic", TOPIC], {}),
     }
     runs: dict[str, list[Run]] = {name: [] for name in commands if not only or any(word in name for word in only)}
+    if not runs:
+        sys.exit(f"--only: no row has that; there are {', '.join(commands)}")
+    logs.mkdir()
+    grow(logs, lines)
+    size = sum(path.stat().st_size for path in paths)
+    print(f"{lines:,} lines, {size / 1e6:,.0f} MB in {FILES} files", file=sys.stderr)
     for number in range(rounds):
         for name in runs:
             command, environment = commands[name]
@@ -155,8 +163,8 @@ def _table(title: str, runs: dict[str, list[Run]]) -> str:
     kafka = None
     for name, done in runs.items():
         medians = Run(*(statistics.median(column) for column in zip(*done, strict=True)))
-        kafka = medians if name.startswith("Kafka") or kafka is None else kafka
-        ratios = f"{medians.wall_s / kafka.wall_s:.2f} | {medians.cpu_s / kafka.cpu_s:.2f}"
+        kafka = medians if name.startswith("Kafka") else kafka
+        ratios = f"{medians.wall_s / kafka.wall_s:.2f} | {medians.cpu_s / kafka.cpu_s:.2f}" if kafka else " | "
         memory = f"{medians.java_mb:.0f}, {max(medians.task_mb, medians.driver_mb):.0f}"
         rows.append(f"| {name} | {medians.wall_s:.2f} | {medians.cpu_s:.2f} | {ratios} | {memory} |\n")
     return "".join(rows)

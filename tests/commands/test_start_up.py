@@ -69,3 +69,17 @@ def test_a_command_loads_neither_znodes_nor_the_requests_of_others(command: str,
     others = {f"{MESSAGES}.{name}" for name in ("create_topics", "create_partitions", "delete_topics", "create_acls")}
     znodes = {m for m in loaded if m.startswith(f"{ZNODES}.")} - {f"{ZNODES}.connect_string"}
     assert not znodes | loaded & others
+
+
+@pytest.mark.spec("ADM-60")
+def test_a_plan_for_what_brokers_tell_loads_nothing_that_reads_znodes_nor_other_strategies(tmp_path: Path) -> None:
+    (tmp_path / "topics.json").write_text('{"version":1,"topics":[{"topic":"t"}]}')
+    nobody = f"127.0.0.1:{free_port()}"
+    generate = "reassign --generate --topics-to-move-json-file topics.json --broker-list 1"
+    line = [sys.executable, "-c", LOADED, *generate.split(), "--bootstrap-server", nobody]
+    found = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert nobody in found.stdout + found.stderr, "it came as far as asking"
+    loaded = set(found.stdout.splitlines()[-1].split())
+    assert "kafkatool.core.planner.kafkas" in loaded
+    others = {f"{ZNODES}.cluster_view", f"{ZNODES}.session", "kafkatool.core.planner.minimal"}
+    assert not loaded & others

@@ -14,7 +14,7 @@ from kafkatool.core.errors import BrokerAnswerError, KafkatoolError, RefusedErro
 from kafkatool.core.model.moves import Move, Status
 from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.operations.requests import comparing, reassignments, throttles
-from kafkatool.core.operations.requests.moving import read_moves
+from kafkatool.core.operations.requests.moving import Moving, read_moves
 from kafkatool.core.operations.requests.reassignments import Checked, CutShortError
 from kafkatool.core.operations.requests.throttles import Change, Own, Throttle
 from kafkatool.core.planner.plan_files import (
@@ -199,13 +199,18 @@ class ExecuteByRequest(RequestPlanMode):
     ) -> int:
         """Tell what was begun, and see to the rest of it."""
         started = [p for p in checked.plan if p not in refused]
-        try:  # asked at once: the controller is soon busy with what was begun
-            moving = read_moves(client, started, needed=True) if started else {}
-        finally:
-            self._tell(started, refused)
         dirs = {replica: path for replica, path in dirs.items() if replica.partition not in refused}
+        late: LogDirs = {}
         try:
-            late = self.start_log_dirs(client, dirs)
+            if dirs:
+                self._tell(started, refused)
+                late = self.start_log_dirs(client, dirs)
+                moving = self._moving(client, started)
+            else:
+                try:  # asked first: the controller is soon busy with what was begun
+                    moving = self._moving(client, started)
+                finally:
+                    self._tell(started, refused)
         except KafkatoolError as e:
             e.now = self._looking
             raise
@@ -225,6 +230,9 @@ class ExecuteByRequest(RequestPlanMode):
         self.show_items([item(m) for m in found], client.cluster_id, errors)
         done = not self.wait or all(m.status is Status.COMPLETED for m in found)
         return 0 if not refused and not late and finished and done else 1
+
+    def _moving(self, client: "ClusterClient", started: Collection[TopicPartition]) -> Mapping[TopicPartition, Moving]:
+        return read_moves(client, started, needed=True) if started else {}
 
     def _tell(self, started: Sequence[TopicPartition], refused: Mapping[TopicPartition, BrokerAnswerError]) -> None:
         """Tell what was begun, and what was not."""

@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,13 @@ from kafkatool.core.operations.reassignment import following, following_by_reque
 from kafkatool.core.operations.reassignment.saved_run import RunFiles
 from kafkatool.core.operations.requests import comparing
 from kafkatool.core.protocol.messages import alter_partition_reassignments as altering
-from kafkatool.core.protocol.messages import describe_log_dirs, describe_quorum, incremental_alter_configs, metadata
+from kafkatool.core.protocol.messages import (
+    alter_replica_log_dirs,
+    describe_log_dirs,
+    describe_quorum,
+    incremental_alter_configs,
+    metadata,
+)
 from kafkatool.core.protocol.messages import list_partition_reassignments as listing
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.commands.reassign.memory_cluster import Cluster, cluster_of_four
@@ -475,6 +482,64 @@ def test_a_move_that_another_request_replaced_is_told_and_not_waited_for(cluster
     assert "superseded by another request, and not waited for: t-0\n" in both.stderr, "t-1 moves as planned"
     of_plan = [r for _, r in cluster.asked(listing.API.name)[before:] if r.topics is not None]
     assert len(of_plan) == 1, "what is superseded and what is told at the end are of one list"
+
+
+@pytest.mark.spec("ADM-56")
+def test_what_an_answer_leaves_out_is_not_taken_for_begun(cluster: Cluster, tmp_path: Path) -> None:
+    alter = cluster.brokers[0].answers[altering.API.key]
+
+    def cut(request: Any) -> object:
+        answer: Any = alter(request)
+        refused, left_out, *others = answer.topics[0].partitions
+        refused = replace(refused, error_code=ErrorCode.INVALID_REPLICA_ASSIGNMENT, error_message="not those")
+        strange = replace(left_out, partition=9)
+        return replace(answer, topics=[replace(answer.topics[0], partitions=[refused, strange, *others])])
+
+    cluster.brokers[0].answers[altering.API.key] = cut
+    found = _execute(cluster, _plan(tmp_path, {0: [3, 2], 1: [3, 1], 2: [3, 1]}))
+    assert found.exit_code == 1 and "leaves partitions out" in found.stdout
+    assert "refused before: t-0 (not those); whether it was done is not known of t-1" in found.stdout
+    assert "Successfully started partition reassignment for t-2\n" in found.stdout
+    assert "--verify" in found.stderr, "how to look"
+
+
+@pytest.mark.spec("ADM-33", "ADM-44")
+def test_what_was_begun_is_told_and_how_to_look_where_the_list_of_moves_is_refused(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    listed = cluster.brokers[0].answers[listing.API.key]
+
+    def refused(request: Any) -> object:
+        if not cluster.asked(altering.API.name):
+            return listed(request)
+        return listing.ListPartitionReassignmentsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, topics=[])
+
+    cluster.brokers[0].answers[listing.API.key] = refused
+    found = _execute(cluster, _plan(tmp_path, {0: [3, 2]}))
+    assert found.exit_code == 1 and "Successfully started partition reassignment for t-0\n" in found.stdout
+    assert "--verify" in found.stderr
+
+
+@pytest.mark.spec("ADM-33")
+def test_moves_between_log_directories_are_begun_before_the_list_of_moves_is_asked(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.lies_in[1, 0] = "/data", None
+    entry = {"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["/other", "any"]}
+    plan = tmp_path / "plan.json"
+    plan.write_bytes(orjson.dumps({"version": 1, "partitions": [entry]}))
+    begin = cluster.brokers[0].answers[alter_replica_log_dirs.API.key]
+    lists_before: list[int] = []
+
+    def noted(request: Any) -> object:
+        lists_before.append(len(cluster.asked(listing.API.name)))
+        return begin(request)
+
+    cluster.brokers[0].answers[alter_replica_log_dirs.API.key] = noted
+    found = _execute(cluster, plan)
+    assert found.exit_code == 0 and "Successfully started moving log directory to /other" in found.stdout
+    checked = 1
+    assert lists_before == [checked] and len(cluster.asked(listing.API.name)) == checked + 1
 
 
 # --- verify, cancel, list --------------------------------------------------------------------------------------

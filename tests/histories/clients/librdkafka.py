@@ -6,7 +6,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -16,6 +16,8 @@ from tests.histories.writer import DELETE_RETENTION_MS, Options
 
 _DELIVERY_S: Final = 10.0  # after that, what became of a send is unknown
 _RETRIES_S: Final = 30.0
+_BEGINNING_S: Final = 3.0  # a transaction may be open meanwhile, and others wait for the rebalance
+_PAUSE_S: Final = 0.1
 _QUIET: Final = {"log_level": 0, "socket.timeout.ms": 8000, "topic.metadata.refresh.interval.ms": 2000}
 
 _START: Final = 0
@@ -27,7 +29,6 @@ _LOG.propagate = False
 _LOG.addHandler(logging.NullHandler())
 
 Runs = dict[int, list[tuple[int, int | None]]]
-_T = TypeVar("_T")
 
 
 class Cell(NamedTuple):
@@ -215,19 +216,18 @@ class Client:
         )
 
     def _begin(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        """Begin keys of a group by number, as those of ``assign`` begin, for the same reason."""
+        """Begin keys of a group by number, as those of ``assign`` begin, for the same reason; by itself if nobody tells."""
         self._note("assigned", partitions)
-
-        def committed() -> list[TopicPartition]:
-            told: list[TopicPartition] = self._consumer.committed(partitions, _DELIVERY_S)
-            for partition in told:
-                if partition.error is not None:
-                    raise KafkaException(partition.error)
-            return told
-
-        with contextlib.suppress(KafkaException):  # then librdkafka asks again, by itself
-            told = _again(committed, _RETRIES_S)
-            self._consumer.assign([TopicPartition(p.topic, p.partition, max(p.offset, _START)) for p in told])
+        deadline = time.monotonic() + _BEGINNING_S
+        while partitions and (left_s := deadline - time.monotonic()) > 0:
+            with contextlib.suppress(KafkaException):
+                told = self._consumer.committed(partitions, left_s)
+                if all(p.error is None for p in told):
+                    self._consumer.assign([TopicPartition(p.topic, p.partition, max(p.offset, _START)) for p in told])
+                    return
+            time.sleep(_PAUSE_S)
+        if partitions:
+            _LOG.getChild(f"process-{self.process}").warning("begins by itself, as nobody tells what is committed")
 
     def _note(self, what: str, partitions: Sequence[TopicPartition]) -> None:
         keys = [key_of(p.topic, p.partition) for p in partitions]
@@ -307,12 +307,13 @@ class Client:
         del self._producer, self._consumer  # whose callbacks hold this: threads would go on until the collector comes
 
 
-def _again(call: Callable[[], _T], seconds: float) -> _T:
+def _again(call: Callable[[], object], seconds: float) -> None:
     """Call, and call again while the error says that it may be. Raises KafkaException."""
     deadline = time.monotonic() + seconds
     while True:
         try:
-            return call()
+            call()
+            return
         except KafkaException as e:
             if not e.args[0].retriable() or time.monotonic() > deadline:
                 raise

@@ -1,7 +1,8 @@
 """Play faults of librdkafka's, on our brokers and on Kafka, by which a member of a group goes back (docs/known-faults.md).
 
-All begin with an answer that comes when its question is no longer wanted: of the first two one to ListOffsets, which has the
-client ask once more half a second later, whosever the key is by then; of the last one that says to ask for offsets again.
+All begin with an answer that comes when its question is no longer wanted. In the first two it answers ListOffsets, and the
+client asks once more half a second later, whoever has the key by then. In the last one it says to ask for committed offsets
+again.
 """
 
 import contextlib

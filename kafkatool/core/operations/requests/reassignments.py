@@ -177,8 +177,6 @@ def _send_each(
             answer = client.controller(altering.API, request, least=least, codes=_not_controller)
             if answer.error_code != ErrorCode.NONE:
                 raise client.refusal(altering.API, answer.error_code, answer.error_message)
-            if (told := sum(len(t.partitions) for t in answer.topics)) != len(own):
-                raise ProtocolError(f"the answer to {altering.API.name} tells of {told} of {len(own)} partitions")
         except KafkatoolError as e:
             unknown = client.repeated or _may_be_done(e)
             if not (outcome or unknown):
@@ -190,12 +188,23 @@ def _send_each(
                 undone=() if unknown else own,
                 unsent=[p for later in wanted[number + 1 :] for p in _partitions_of(later)],
             ) from e
+        told = {(t.topic, p.partition) for t in answer.topics for p in t.partitions}
+        untold = [p for p in own if p not in told]
         outcome.update(dict.fromkeys(own))
+        for partition in untold:
+            del outcome[partition]
         for topic in answer.topics:
             for p in topic.partitions:
                 if p.error_code:
                     refusal = client.refusal(altering.API, p.error_code, p.error_message, resource=topic.topic)
                     outcome[TopicPartition(topic.topic, p.partition)] = refusal
+        if untold:
+            raise CutShortError(
+                ProtocolError(f"the controller's answer to {altering.API.name} leaves partitions out"),
+                outcome,
+                unknown=untold,
+                unsent=[p for later in wanted[number + 1 :] for p in _partitions_of(later)],
+            )
 
 
 def _ending(outcome: Refusals) -> set[TopicPartition]:

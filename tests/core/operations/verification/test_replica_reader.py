@@ -33,6 +33,21 @@ def read(records: bytes) -> Any:
     return reader.fetch(1, {TopicPartition("t", 0): 0}, wait=True)[TopicPartition("t", 0)]
 
 
+@pytest.mark.spec("RPV-12X")
+def test_a_broker_holds_an_answer_back_only_where_that_is_wanted() -> None:
+    held_back: list[int] = []
+
+    def send(_api: Any, request: fetch.FetchRequest, **_: Any) -> fetch.FetchResponse:
+        held_back.append(request.max_wait_ms)
+        return fetch.FetchResponse(topics=[])
+
+    layout = Layout({1: ("h", 1)}, {}, {}, {})
+    reader = replica_reader.BrokerReader(layout, answering(send), fetch_size_bytes=1 << 20, max_wait_ms=10)
+    for wait in (False, True):
+        reader.fetch(1, {TopicPartition("t", 0): 0}, wait=wait)
+    assert held_back == [0, 10]
+
+
 @pytest.mark.spec("RPV-3")
 @pytest.mark.parametrize("magic", [0, 1])
 def test_an_entry_of_the_old_formats_is_the_outer_message_with_its_own_checksum(magic: int) -> None:
