@@ -13,7 +13,7 @@ from kafkatool.core.model.values import TopicPartition, in_number
 from kafkatool.core.operations.requests import comparing, planned, reassignments, throttles
 from kafkatool.core.operations.requests.moving import Moving, read_moves
 from kafkatool.core.operations.requests.reassignments import CutShortError, Refusals
-from kafkatool.core.operations.requests.throttles import Own, Throttle
+from kafkatool.core.operations.requests.throttles import Change, Own, Throttle
 from kafkatool.core.operations.requests.topic_reading import read_topics, replicas_in
 from kafkatool.core.planner.plan_files import LogDirs, Moves, PlacedReplica, dashed, plan_json
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -146,15 +146,21 @@ class CancelByRequest(CancelMode):
 
             shown += planned.plan_log_dirs(client, log_dirs.requests(staying))
         moving = read_moves(client)
+        own, changes = Own(), list[Change]()
         if self.rollback:
             current = replicas_in(read_topics(client, sorted({p.topic for p in origin})), origin)
             back = {p: to for p, to in origin.items() if p in current and p not in moving and current[p] != to}
+            own = self._plan_throttle(client, back, current, ending=plan) if back else own
+            changes += own.changes
+            shown += planned.plan_configs(client, own.changes)
             shown += planned.plan_moves(client, reassignments.requests(client, back))
         if not self.preserve_throttles and not set(moving).difference(plan):
-            removal = throttles.removal_requests(self.found_throttles(client, plan)[0])
-            throttles.carry_out(client, removal, validate_only=True)
-            shown += planned.plan_configs(client, removal)
-        self.out.planned_requests(shown)
+            found = self.found_throttles(client, plan, own=own)[0]
+            undoing = [*throttles.removal_requests(found), *throttles.standing_again(own, found)]
+            changes += undoing
+            shown += planned.plan_configs(client, undoing)
+        throttles.carry_out(client, changes, validate_only=True)
+        self.out.planned_requests(shown, judged=bool(changes))
         return 0
 
     def _go_back(self, client: "ClusterClient", origin: Moves) -> tuple[bool, Own | None]:
@@ -188,19 +194,26 @@ class CancelByRequest(CancelMode):
 
     def _throttle_way_back(self, client: "ClusterClient", back: Moves, current: Moves) -> Own:
         """Set the throttle given, or the one set already, for what goes back; return what was set."""
+        own = self._plan_throttle(client, back, current)
+        try:
+            throttles.carry_out(client, own.changes)
+        except (KafkatoolError, KeyboardInterrupt):
+            self.undo_throttles(client, own, NOTHING_SENT_BACK)
+            raise
+        return own
+
+    def _plan_throttle(
+        self, client: "ClusterClient", back: Moves, current: Moves, *, ending: Collection[TopicPartition] = ()
+    ) -> Own:
+        """Plan that throttle, and read what undoes it; what is ``ending`` moves no more by the time it is set."""
         rate = throttles.rate_set(client) if self.throttle is None else self.throttle
         if rate is None:
             return Own()
-        moving = read_moves(client)
+        moving = {p: m for p, m in read_moves(client).items() if p not in ending}
         changes = throttles.setting_requests(client, Throttle.of(back, current, moving), rate)
         own = throttles.own(client, changes, others_moved=bool(moving))
         if self.throttle is None and not any(own.lists_before.values()):
             own = own._replace(others_moved=True)  # rates that slow nothing are what a run has left: they go at the end
-        try:
-            throttles.carry_out(client, changes)
-        except (KafkatoolError, KeyboardInterrupt):
-            self.undo_throttles(client, own, NOTHING_SENT_BACK)
-            raise
         return own
 
     def _send_back(self, client: "ClusterClient", back: Moves, own: Own) -> Refusals:

@@ -9,10 +9,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kafkatool.commands.main import kt
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.drain import drain as drains
 from kafkatool.core.operations.reassignment import following_by_request as following
+from kafkatool.core.operations.reassignment.saved_run import Batch, RunState, plan_hash
+from kafkatool.core.operations.reassignment.throttles import SavedThrottle
 from kafkatool.core.operations.requests import comparing
 from kafkatool.core.operations.requests.throttles import RATES, REPLICAS
+from kafkatool.core.planner.plan_files import plan_json
 from kafkatool.core.protocol.messages import alter_partition_reassignments as altering
 from kafkatool.core.protocol.messages import describe_log_dirs, incremental_alter_configs, metadata
 from kafkatool.core.protocol.messages.describe_log_dirs import (
@@ -303,6 +307,32 @@ def test_a_topic_that_is_deleted_meanwhile_is_no_failure(cluster: Cluster, disks
     back = run(cluster, 1, "--cancel", "--rollback", "--no-throttle")
     assert back.exit_code == 0 and cluster.replicas == {1: [2, 1], 2: [1, 2]}, back.output
     assert "1 partition does not exist any more, and is left out: t-0" in back.stderr
+
+
+@pytest.mark.parametrize("cut_short", ["drain", "way back"])
+@pytest.mark.parametrize("before", [{}, {REPLICAS[0]: "*"}], ids=["no list before", "a list before"])
+def test_a_throttled_drain_goes_on_without_the_topic_that_is_deleted_meanwhile(
+    cluster: Cluster, disks: Disks, before: dict[str, str], cut_short: str
+) -> None:
+    cluster.ends_at_once = True
+    cluster.replicas[0] = [3, 2]
+    plan = {TopicPartition("t", p): (3, 2) for p in cluster.replicas} | {TopicPartition("u", 0): (3, 2)}
+    Path("drain-1.json").write_text(plan_json(plan))
+    saved = [SavedThrottle("brokers", str(b), {}, dict.fromkeys(RATES, "5000000")) for b in (1, 2, 3)]
+    saved.append(SavedThrottle("topics", "t", {}, {REPLICAS[0]: "0:1,0:2,1:1,1:2,2:1,2:2", REPLICAS[1]: "0:3,1:3,2:3"}))
+    saved.append(SavedThrottle("topics", "u", before, {REPLICAS[0]: "0:1,0:2", REPLICAS[1]: "0:3"}))
+    cancelled = cut_short == "way back"
+    RunState(plan_hash(plan), 512_000, 0, (Batch(4, sent=True),), tuple(saved), cancelled=cancelled).write(
+        Path("drain-1.state.json")
+    )
+    resumed = run(cluster, 1, "--resume")
+    assert resumed.exit_code == 0 and "broker 1: drained" in resumed.stdout, resumed.output
+    assert "1 partition does not exist any more, and is left out: u-0\n" in resumed.stderr
+    assert resumed.output.count("u-0") == 1 and "topic u" not in resumed.output
+    assert cluster.replicas == {0: [3, 2], 1: [3, 2], 2: [3, 2]}
+    asked = [r for _, request in cluster.asked(incremental_alter_configs.API.name) for r in request.resources]
+    assert {r.resource_name for r in asked} == {"t", "1", "2", "3"}, "the throttle of what is left was set"
+    assert set_on(cluster) == {} and not Path("drain-1.state.json").exists()
 
 
 @pytest.mark.parametrize(

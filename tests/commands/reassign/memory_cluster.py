@@ -24,6 +24,7 @@ from kafkatool.core.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.list_partition_reassignments import OngoingPartition, OngoingTopic
 from kafkatool.core.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from tests.core.client.fake_broker import FakeBroker
@@ -110,6 +111,13 @@ class Cluster:
     def _describe(self, request: describe_configs.DescribeConfigsRequest) -> object:
         results = []
         for r in request.resources:
+            if code := self._judge(r.resource_type, r.resource_name):
+                results.append(
+                    DescribeConfigsResult(
+                        error_code=code, resource_type=r.resource_type, resource_name=r.resource_name, configs=[]
+                    )
+                )
+                continue
             found = self.configs.get((r.resource_type, r.resource_name), {})
             entries = [
                 DescribeConfigsEntry(name=k, value=v, read_only=False, config_source=1 if r.resource_type == 2 else 2)
@@ -149,6 +157,8 @@ class Cluster:
 
     def set(self, request: incremental_alter_configs.IncrementalAlterConfigsRequest) -> object:
         for r in request.resources if not request.validate_only else ():
+            if self._judge(r.resource_type, r.resource_name):
+                continue
             config = self.configs.setdefault((r.resource_type, r.resource_name), {})
             for c in r.configs:
                 if c.config_operation == 1:
@@ -157,10 +167,19 @@ class Cluster:
                     config[c.name] = c.value or ""
         return incremental_alter_configs.IncrementalAlterConfigsResponse(
             responses=[
-                AlterConfigsResult(resource_type=r.resource_type, resource_name=r.resource_name)
+                AlterConfigsResult(
+                    error_code=self._judge(r.resource_type, r.resource_name),
+                    resource_type=r.resource_type,
+                    resource_name=r.resource_name,
+                )
                 for r in request.resources
             ]
         )
+
+    def _judge(self, kind: int, name: str) -> int:
+        """Return the error of a config's resource: of a topic that is not there."""
+        gone = kind == 2 and name not in ("t", *self.others)
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if gone else ErrorCode.NONE
 
 
 @contextmanager

@@ -271,6 +271,37 @@ def test_a_dry_run_of_cancel_shows_what_it_would_write_and_writes_nothing(
     assert nodes.tree(zk) == before and {path: path.read_bytes() for path in tmp_path.iterdir()} == files
 
 
+@pytest.mark.spec("RSN-37X", "RSN-23X", "COM-6X")
+@pytest.mark.parametrize("given", [(), ("--throttle", "7000")], ids=["begun", "given"])
+def test_a_dry_run_of_a_way_back_shows_the_throttle_of_a_run_that_has_taken_it_off_set_and_put_back(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...]
+) -> None:
+    nodes.make_cluster(zk, topics={"t": BEFORE})
+    zk.create(ConfigZnode.path("brokers", "1"), ConfigZnode.encode(BROKER_1), make_parents=True)
+    file = ("--reassignment-json-file", plan_file(tmp_path / "plan.json", GOAL))
+
+    def interrupted(*_: object) -> None:
+        nodes.reassign(zk)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunOutput, "progress", interrupted)
+        cut_short = run(zk_connect, "--execute", *file, "--wait", "--throttle", "6000", "--batch-partitions", "1")
+    assert cut_short.exit_code == 130 and (tmp_path / "plan.state.json").exists()
+    assert config(zk, "topics", "t") == {} and config(zk, "brokers", "1") == BROKER_1, "nothing moves under it"
+    shown = run(zk_connect, "--cancel", "--rollback", *file, *given, "--dry-run")
+    assert shown.exit_code == 0, shown.output
+    back = f"create {ReassignmentZnode.PATH} {plan_json(plan({0: BEFORE[0]}))}"
+    lines = [line for line in shown.stdout.splitlines() if "/config/changes/" not in line]
+    set_, put_back = lines[: lines.index(back)], lines[lines.index(back) + 1 :]
+    rate = given[-1] if given else "6000"
+    assert [rate in line or "0:1" in line for line in set_] == [True] * 4, set_
+    assert [line.split(" ")[1] for line in put_back] == [line.split(" ")[1] for line in set_]
+    configs = {line.split(" ")[1]: line.split(" ", 2)[2] for line in put_back}
+    assert configs.pop(ConfigZnode.path("brokers", "1")) == ConfigZnode.encode(BROKER_1).decode()
+    assert all('"config":{}' in text for text in configs.values())
+
+
 @pytest.mark.spec("RSN-37X")
 def test_what_no_way_back_is_known_of_is_waited_for(zk: ZooKeeper, zk_connect: str, tmp_path: Path) -> None:
     nodes.make_cluster(zk, topics={"t": BEFORE})

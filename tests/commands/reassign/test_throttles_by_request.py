@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from kafkatool.commands.shared.run_progress import RunProgressLine
-from kafkatool.core.operations.requests import reassignments, throttles
+from kafkatool.core.operations.requests import planned, reassignments, throttles
 from kafkatool.core.protocol.messages import alter_partition_reassignments as altering
 from kafkatool.core.protocol.messages import describe_log_dirs, incremental_alter_configs
 from kafkatool.core.protocol.messages import list_partition_reassignments as listing
@@ -262,6 +262,47 @@ def test_a_way_back_ends_with_the_throttle_that_stood_there_before(
     ]
     assert [c.value for c in lists[0]] == ["0:2,0:3", "0:1"]
     assert set_now(cluster) == BEFORE and "it was taken off" not in found.stderr
+
+
+def written(cluster: Cluster) -> list[tuple[int, str, Any]]:
+    """Return what brokers were asked to change: by which broker, by which request, and its fields."""
+    return [
+        (b.id, name, orjson.loads(orjson.dumps(planned.fields_in_order(request, version), default=list)))
+        for b in cluster.brokers
+        for name, version, request in b.asked
+        if name in ("IncrementalAlterConfigs", "AlterPartitionReassignments")
+        and not getattr(request, "validate_only", False)
+    ]
+
+
+@pytest.mark.spec("ADM-20", "ADM-37", "RSN-23X")
+@pytest.mark.parametrize("given", [THROTTLE, (), (*THROTTLE, "--preserve-throttles")], ids=["given", "set", "kept"])
+def test_a_dry_run_of_a_way_back_shows_the_throttle_that_is_set_and_what_is_put_back(
+    cluster: Cluster, ended: Path, given: tuple[object, ...]
+) -> None:
+    cluster.ends_at_once = True
+    flags = ("--rollback", "--reassignment-json-file", ended, *given)
+    found = cluster.run("cancel", *flags, "--dry-run")
+    assert found.exit_code == 0 and "brokers were asked" in found.stderr, found.output
+    rows = [line.split(" ", 4) for line in found.stdout.splitlines()]
+    shown = [(int(broker), api, orjson.loads(fields)) for _, broker, api, _, fields in rows]
+    assert written(cluster) == [] and set_now(cluster) == BEFORE
+    assert cluster.run("cancel", *flags).exit_code == 0 and cluster.replicas[0] == [1, 2]
+    assert sorted(shown, key=lambda row: row[0]) == written(cluster), "each broker in this order"
+
+
+@pytest.mark.spec("ADM-35", "ADM-37")
+def test_a_dry_run_of_a_way_back_shows_no_throttle_of_what_it_cancels_and_that_of_what_others_move(
+    cluster: Cluster, ended: Path
+) -> None:
+    cluster.moving = {1: ([3, 2, 1], [3], [1]), 2: ([1, 2, 4], [4], [])}
+    ended.write_bytes(plan_of(ended.parent, {0: [3, 2], 1: [3, 2]}).read_bytes())
+    found = cluster.run("cancel", "--rollback", "--reassignment-json-file", ended, *THROTTLE, "--dry-run")
+    assert found.exit_code == 0, found.output
+    rows = [line.split(" ", 4) for line in found.stdout.splitlines()]
+    set_on = {r["resource_name"]: r["configs"] for *_, f in rows for r in orjson.loads(f).get("resources", ())}
+    assert [c["value"] for c in set_on["t"]] == ["0:2,0:3,2:1,2:2", "0:1,2:4"]
+    assert set_on.keys() == {"t", "1", "2", "3", "4"} and all(c["value"] for keys in set_on.values() for c in keys)
 
 
 @pytest.mark.spec("ADM-37", "RSN-23X")

@@ -80,7 +80,7 @@ class RequestedRound:
         self._state = state
         begun = time.monotonic()
         self._client.begin_anew()
-        self._set_throttles(state.throttles)
+        requested_throttles.set_again(self._client, state.throttles)
         yield events.Following(following.read_copying(self._client, self._plan), "under way")
         waited = self._wait(self._plan, timeout_s, self._on_progress)
         if not waited.ended:

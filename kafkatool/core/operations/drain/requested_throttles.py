@@ -54,6 +54,16 @@ def setting_changes(client: ClusterClient, saved: Iterable[SavedThrottle]) -> li
     return _changes(client, [(t, t.set) for t in saved])
 
 
+def set_again(client: ClusterClient, saved: Sequence[SavedThrottle]) -> None:
+    """Set those of a run that is gone on with; topics that were deleted meanwhile are left out.
+
+    Raises NotPermittedError, BrokerAnswerError, BrokerUnreachableError.
+    """
+    there = _read(client, [(t.entity_type, t.name) for t in saved if t.entity_type != _BROKERS])
+    left = [t for t in saved if t.entity_type == _BROKERS or (t.entity_type, t.name) in there]
+    carry_out(client, setting_changes(client, left))
+
+
 def put_back(client: ClusterClient, saved: Sequence[SavedThrottle], *, others_move: bool) -> Restored:
     """Put back what was there before; ``others_move``: others move under the same rates, which stay (ADM-38).
 

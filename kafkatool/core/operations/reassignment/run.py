@@ -503,7 +503,8 @@ class Run:
                 writes = throttles.plan_restoration(self._zk, run.throttles)
             else:
                 writes = [] if self._find_others() else throttles.plan_removal(self._zk, self._topics)
-                writes = writes or [replace(write, config=write.stored) for write in set_for_it]
+            known = {write.path for write in writes}  # what else the way back is throttled on becomes what it is now
+            writes += [replace(write, config=write.stored) for write in set_for_it if write.path not in known]
             ops += [op for write in writes for op in write.ops]
         self._zk.check_permitted(ops)
         return PlannedCancel(asked, ops, gone)

@@ -16,7 +16,7 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.config_writes import ConfigWrite, read_configs
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import ConfigZnode
+from kafkatool.core.zookeeper.znodes import ConfigZnode, TopicZnode
 
 RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 REPLICAS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
@@ -163,10 +163,8 @@ def restore(
 
 
 def not_restored(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> list[str]:
-    """Return the config znodes whose throttle is not what it was before."""
-    saved = list(throttles)
-    reads = read_configs(zk, [(t.entity_type, t.name) for t in saved])
-    return [r.path for t, r in zip(saved, reads, strict=True) if _throttle(r.entity_type, r.config) != t.before]
+    """Return the config znodes whose throttle is not what it was before; that of a topic that is gone is."""
+    return [read.path for _, read in _find_differing(zk, throttles)]
 
 
 def restore_lists(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> None:
@@ -178,13 +176,20 @@ def restore_lists(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> None:
 
 def plan_restoration(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> list[ConfigWrite]:
     """Plan to put back what stood there before, as if nobody else had changed it since: for showing it (COM-6X)."""
+    return [read.dropping(keys_of(read.entity_type)).setting(t.before) for t, read in _find_differing(zk, throttles)]
+
+
+def _find_differing(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> list[tuple[SavedThrottle, ConfigWrite]]:
+    """Return those that are not what they were before, each with its config as it is now."""
     saved = list(throttles)
     reads = read_configs(zk, [(t.entity_type, t.name) for t in saved])
-    return [
-        read.dropping(keys_of(read.entity_type)).setting(t.before)
-        for t, read in zip(saved, reads, strict=True)
-        if _throttle(read.entity_type, read.config) != t.before
-    ]
+    differing = [(t, r) for t, r in zip(saved, reads, strict=True) if _throttle(r.entity_type, r.config) != t.before]
+    return [(t, read) for t, read in differing if not _is_of_deleted_topic(zk, read)]
+
+
+def _is_of_deleted_topic(zk: ZooKeeper, read: ConfigWrite) -> bool:
+    """Tell whether the config went with its topic: made anew, it would be that of the next topic of this name."""
+    return read.entity_type == "topics" and read.before is None and zk.get(TopicZnode.path(read.name)) is None
 
 
 def _replace(
@@ -192,13 +197,15 @@ def _replace(
 ) -> bool:
     """Replace the keys ``old`` by ``new``. Return whether the entity has those now; it may have had them already.
 
-    ``always``: they may have been something else.
+    ``always``: they may have been something else. Of a topic that was deleted meanwhile nothing is wanted any more.
     """
     (read,) = read_configs(zk, [(throttle.entity_type, throttle.name)])
     found = _throttle(read.entity_type, read.config)
     if found == new:
         if read.before is not None:  # whoever wrote it may have been killed before it told the brokers
             read.notify(zk)
+        return True
+    if _is_of_deleted_topic(zk, read):
         return True
     if found != old and not always:
         return False
