@@ -12,11 +12,12 @@ from kafkatool.commands.acls.flags import NO_RESOURCE, Meant, entry_options, res
 from kafkatool.commands.acls.open_way import open_way
 from kafkatool.commands.acls.way import Acls, Way
 from kafkatool.commands.shared.options import KtCommand, output_option, to_type, writing_options
-from kafkatool.commands.shared.output import Answer, Output
+from kafkatool.commands.shared.output import Answer, Output, error_item
 from kafkatool.commands.shared.printable import say
 from kafkatool.core.errors import (
     BrokerUnreachableError,
     DeadlineError,
+    KafkatoolError,
     NoPermissionError,
     RefusedError,
     UsageError,
@@ -26,6 +27,7 @@ from kafkatool.core.model.acls import (
     Binding,
     Entry,
     Filter,
+    FoundAcls,
     Operation,
     PatternType,
     Permission,
@@ -54,25 +56,23 @@ NOTE: Final = "Brokers go by ACLs where authorizer.class.name is set, and hear o
 @resource_options
 @click.option("--principal", multiple=True, metavar="User:NAME", help="Only entries of this principal; repeatable.")
 @output_option
-def list_(out: Output, principal: Sequence[str], **flags: Any) -> None:
+def list_(out: Output, principal: Sequence[str], **flags: Any) -> int:
     """Show the ACLs of the resources named, or all."""
     meant = Meant(**flags)
     with open_way(meant.zookeeper, meant.bootstrap) as way:
         found = _read(way, meant.filters or [Filter()])
         cluster_id = None if out.is_text else way.read_cluster_id()
     if not principal:
-        _show(out, found, cluster_id)
-        return
-    chosen: dict[ResourcePattern, set[Entry]] = {}
+        return _show(out, found, cluster_id)
+    chosen: dict[ResourcePattern, frozenset[Entry]] = {}
     for who in principal:
-        his = {p: [e for e in entries if e.principal == who] for p, entries in found.items()}
+        his = {p: frozenset(e for e in entries if e.principal == who) for p, entries in found.entries.items()}
         his = {p: entries for p, entries in his.items() if entries}
         out.line(f"ACLs for principal `{who}`")
         out.lines(_lines(his))
         for pattern, entries in his.items():
-            chosen.setdefault(pattern, set()).update(entries)
-    if not out.is_text:
-        _show(out, chosen, cluster_id)
+            chosen[pattern] = chosen.get(pattern, frozenset()) | entries
+    return _show(out, FoundAcls({} if out.is_text else chosen, found.unreadable), cluster_id)
 
 
 @click.command(
@@ -113,8 +113,7 @@ def add(out: Output, dry_run: bool, cluster_id: str | None, zk_max_bytes: int, f
             out.lines(_entry_lines(entries))
         with _repeatable(out):
             way.add(wanted)
-        _show(out, _read(way, meant.filters), None if out.is_text else way.read_cluster_id())
-    return None
+        return _show(out, _read(way, meant.filters), None if out.is_text else way.read_cluster_id())
 
 
 @click.command(
@@ -144,7 +143,7 @@ def remove(
     with open_way(meant.zookeeper, meant.bootstrap, cluster_id=cluster_id, zk_max_bytes=zk_max_bytes) as way:
         found: dict[ResourcePattern, frozenset[Entry]] = {p: frozenset() for one in doomed for p in one.named}
         for one, entries in doomed.items():
-            for pattern, there in way.read(one).items():
+            for pattern, there in way.read(one).all().items():
                 gone = there if entries is None else there & entries
                 if gone:
                     found[pattern] = found.get(pattern, frozenset()) | gone
@@ -162,8 +161,7 @@ def remove(
                 out.note(f"to put it back: {line}")
             with _repeatable(out):
                 way.remove(found)
-        _show(out, _read(way, meant.filters), None if out.is_text else way.read_cluster_id())
-    return None
+        return _show(out, _read(way, meant.filters), None if out.is_text else way.read_cluster_id())
 
 
 @contextmanager
@@ -190,14 +188,20 @@ def _check_removable(found: Acls) -> None:
                 ) from e
 
 
-def _read(way: Way, filters: Iterable[Filter]) -> dict[ResourcePattern, frozenset[Entry]]:
+def _read(way: Way, filters: Iterable[Filter]) -> FoundAcls:
     found: dict[ResourcePattern, frozenset[Entry]] = {}
+    unreadable: dict[str, KafkatoolError] = {}
     for one in filters:
-        found |= way.read(one)
-    return found
+        of_one = way.read(one)
+        found |= of_one.entries
+        unreadable |= of_one.unreadable
+    return FoundAcls(found, unreadable)
 
 
-def _show(out: Output, found: Acls, cluster_id: str | None) -> None:
+def _show(out: Output, found: FoundAcls, cluster_id: str | None) -> int:
+    """Show what was read, and tell what could not be. Return the exit code."""
+    for error in found.unreadable.values():
+        out.note(str(error))
     items = [
         {
             "resource_type": pattern.type.name,
@@ -208,10 +212,12 @@ def _show(out: Output, found: Acls, cluster_id: str | None) -> None:
             "operation": entry.operation.name,
             "permission": entry.permission.name,
         }
-        for pattern, entries in sorted(found.items())
+        for pattern, entries in sorted(found.entries.items())
         for entry in sorted(entries)
     ]
-    out.show(Answer(_lines(found), items, cluster_id=cluster_id))
+    errors = [error_item(error, path=path) for path, error in found.unreadable.items()]
+    out.show(Answer(_lines(found.entries), items, cluster_id=cluster_id, errors=errors))
+    return 1 if errors else 0
 
 
 def _lines(found: Acls) -> Iterable[str]:
@@ -269,7 +275,7 @@ def _warn_of_consequences(out: Output, way: Way, wanted: Acls) -> None:
             out.note(f"no client comes from host {host}: {why}; the entry {means} nothing to anybody")
     for pattern in wanted:
         kind, name, pattern_type = pattern
-        if not way.read(Filter(kind, name, pattern_type)):
+        if not way.read(Filter(kind, name, pattern_type)).all():
             out.note(
                 f"the first ACL about {kind.word} {name}: where allow.everyone.if.no.acl.found is set, everybody else "
                 "loses it"
@@ -282,11 +288,15 @@ def _warn_of_consequences(out: Output, way: Way, wanted: Acls) -> None:
     }
     if not readers:
         return
-    in_groups = [*way.read(Filter(ResourceType.GROUP)).items(), *wanted.items()]
+    groups = way.read(Filter(ResourceType.GROUP))
+    in_groups = [*groups.entries.items(), *wanted.items()]
+    doubt = f", as far as is known ({', '.join(groups.unreadable)} cannot be read)" if groups.unreadable else ""
     for reader in sorted(readers):
         entries = [e for p, found in in_groups if p.type is ResourceType.GROUP for e in found]
         if not any(e.principal in (reader, "User:*") and e.operation in _READING for e in entries):
-            out.note(f"{reader} may read in no group yet: consumers that commit need --operation Read --group NAME")
+            out.note(
+                f"{reader} may read in no group yet{doubt}: consumers that commit need --operation Read --group NAME"
+            )
 
 
 _READING: Final = (Operation.READ, Operation.ALL)

@@ -3,7 +3,7 @@
 from kafkatool.commands.acls.way import Acls
 from kafkatool.commands.shared.output import Output
 from kafkatool.core.client.cluster import ClusterClient
-from kafkatool.core.model.acls import Entry, Filter, ResourcePattern
+from kafkatool.core.model.acls import Filter, FoundAcls
 from kafkatool.core.operations.requests import acls, planned
 from kafkatool.core.protocol.messages import create_acls, delete_acls
 
@@ -17,8 +17,8 @@ class AclsByRequest:
     def read_cluster_id(self) -> str | None:
         return self._client.cluster_id
 
-    def read(self, wanted: Filter) -> dict[ResourcePattern, frozenset[Entry]]:
-        return acls.read_acls(self._client, wanted)
+    def read(self, wanted: Filter) -> FoundAcls:
+        return FoundAcls(acls.read_acls(self._client, wanted))
 
     def add(self, wanted: Acls) -> None:
         acls.add_acls(self._client, wanted)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable
 from kafkatool.commands.acls.way import Acls
 from kafkatool.commands.shared.options import read_cluster_id, show_planned
 from kafkatool.commands.shared.output import Output
-from kafkatool.core.model.acls import Entry, Filter, ResourcePattern
+from kafkatool.core.model.acls import Entry, Filter, FoundAcls, ResourcePattern
 from kafkatool.core.operations import acls as operations
 from kafkatool.core.operations.acls import AclChange, Entries
 from kafkatool.core.zookeeper.acl_znodes import AclChangeZnode
@@ -21,7 +21,7 @@ class AclsByZnode:
     def read_cluster_id(self) -> str | None:
         return read_cluster_id(self._zk)
 
-    def read(self, wanted: Filter) -> dict[ResourcePattern, Entries]:
+    def read(self, wanted: Filter) -> FoundAcls:
         return operations.read_acls(self._zk, wanted)
 
     def add(self, wanted: Acls) -> None:

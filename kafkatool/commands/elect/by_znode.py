@@ -113,7 +113,7 @@ def _run(o: Options) -> int:
             _write(o.out, o.write_json, batches)
             return 0
         if batches and not o.force:
-            election.check_can_start(selection.view)
+            election.check_can_start(selection)
         if not o.dry_run:
             return _elect(o, zk, selection, batches)
         ops = [Create(PreferredElectionZnode.PATH, PreferredElectionZnode.encode(batch)) for batch in batches]

@@ -6,10 +6,13 @@ common/resource/*.java, security/authorizer/AclEntry.scala.
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, NamedTuple, Self
+
+from kafkatool.core.errors import KafkatoolError
 
 WILDCARD: Final = "*"
 """As a resource's name: all of the type. As a host: any."""
@@ -178,6 +181,20 @@ class Binding(NamedTuple):
 
     pattern: ResourcePattern
     entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class FoundAcls:
+    """The entries that were found, by pattern, and by path why those of other nodes could not be read."""
+
+    entries: Mapping[ResourcePattern, frozenset[Entry]]
+    unreadable: Mapping[str, KafkatoolError] = field(default_factory=dict)
+
+    def all(self) -> Mapping[ResourcePattern, frozenset[Entry]]:
+        """Return the entries. Raises the first error where these are not all."""
+        if self.unreadable:
+            raise next(iter(self.unreadable.values()))
+        return self.entries
 
 
 class Filter(NamedTuple):

@@ -13,8 +13,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kafkatool.core.errors import NodeExistsError, NoNodeError, NotEmptyError, RefusedError, VersionConflictError
-from kafkatool.core.model.acls import Entry, Filter, PatternType, ResourcePattern, ResourceType
+from kafkatool.core.errors import (
+    KafkatoolError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RefusedError,
+    VersionConflictError,
+    ZnodeFormatError,
+)
+from kafkatool.core.model.acls import Entry, Filter, FoundAcls, PatternType, ResourcePattern, ResourceType
 from kafkatool.core.zookeeper.acl_znodes import ACL_ROOTS, AclChangeZnode, AclZnode
 from kafkatool.core.zookeeper.session import Create, Delete, Node, Op, SetData, TransactionError, ZooKeeper
 
@@ -48,8 +56,8 @@ class AclChange:
         return SetData(path, AclZnode.encode(sorted(self.after)), self.node.version), told
 
 
-def read_acls(zk: ZooKeeper, wanted: Filter) -> dict[ResourcePattern, Entries]:
-    """Read the entries that a filter selects, by pattern. Raises ZnodeFormatError for a node that cannot be read."""
+def read_acls(zk: ZooKeeper, wanted: Filter) -> FoundAcls:
+    """Read the entries that a filter selects; a damaged node is told of, and hides no other."""
     patterns: list[ResourcePattern] = []
     for pattern_type, root in ACL_ROOTS.items():
         known = {kind.word: kind for kind in ResourceType if kind is not ResourceType.ANY}
@@ -60,18 +68,27 @@ def read_acls(zk: ZooKeeper, wanted: Filter) -> dict[ResourcePattern, Entries]:
             patterns += (ResourcePattern(kind, name, pattern_type) for name in found or ())
     patterns = sorted(pattern for pattern in patterns if wanted.meets(pattern))
     nodes = zk.get_many([AclZnode.path(pattern) for pattern in patterns])
-    read = {
-        pattern: frozenset(filter(wanted.selects, AclZnode.decode(pattern, node.data)))
-        for pattern, node in zip(patterns, nodes, strict=True)
-        if node is not None
-    }
-    return {pattern: entries for pattern, entries in read.items() if entries}
+    read: dict[ResourcePattern, Entries] = {}
+    unreadable: dict[str, KafkatoolError] = {}
+    for pattern, node in zip(patterns, nodes, strict=True):
+        if node is None:
+            continue
+        try:
+            selected = frozenset(filter(wanted.selects, AclZnode.decode(pattern, node.data)))
+        except ZnodeFormatError as e:
+            unreadable[AclZnode.path(pattern)] = e
+            continue
+        if selected:
+            read[pattern] = selected
+    return FoundAcls(read, unreadable)
 
 
 def plan_change(
     zk: ZooKeeper, pattern: ResourcePattern, update: Callable[[Entries], Entries], *, always_told: bool = False
 ) -> AclChange:
-    """Read the entries about a pattern; return what ``update`` makes of them, unwritten. Raises RefusedError.
+    """Read the entries about a pattern; return what ``update`` makes of them, unwritten.
+
+    Raises RefusedError, and ZnodeFormatError for a damaged node: what it holds would be lost.
 
     ``always_told``: what stays as it is is told, too, where brokers look for changes.
     """
@@ -117,9 +134,9 @@ def _make_parent(zk: ZooKeeper, path: str) -> None:
 
 
 def remove_acls(zk: ZooKeeper, wanted: Filter) -> Mapping[ResourcePattern, Entries]:
-    """Remove the entries that a filter selects; return them by pattern."""
+    """Remove the entries that a filter selects; return them by pattern. Raises ZnodeFormatError before any goes."""
     removed: dict[ResourcePattern, Entries] = {}
-    for pattern in read_acls(zk, wanted):
+    for pattern in read_acls(zk, wanted).all():
         change = change_acls(zk, pattern, lambda before: frozenset(e for e in before if not wanted.selects(e)))
         if gone := change.before - change.after:
             removed[pattern] = gone

@@ -27,18 +27,22 @@ class ClusterView:
     election: tuple[TopicPartition, ...] | None
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     unreadable: tuple[str, ...] = ()
+    _staying: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def partitions(self) -> list[TopicPartition]:
         """Return every partition of the topics read, sorted."""
         return [TopicPartition(t, p) for t in sorted(self.topics) for p in sorted(self.topics[t].assignment)]
 
-    def staying(self) -> dict[TopicPartition, tuple[int, ...]]:
+    def staying(self) -> Mapping[TopicPartition, tuple[int, ...]]:
         """Return the replicas of every partition of topics that are not being deleted, sorted by partition."""
-        return {
-            p: tuple(self.topics[p.topic].assignment[p.partition])
-            for p in self.partitions()
-            if p.topic not in self.marked_for_deletion
-        }
+        if not self._staying:  # several checks of kt health ask for it, of 10,000 partitions
+            staying = {
+                p: tuple(self.topics[p.topic].assignment[p.partition])
+                for p in self.partitions()
+                if p.topic not in self.marked_for_deletion
+            }
+            self._staying.update(staying)
+        return self._staying
 
     def dead_holders(self) -> frozenset[int]:
         """Return the brokers that hold replicas of what stays, and are not live."""

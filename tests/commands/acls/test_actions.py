@@ -252,6 +252,50 @@ def test_acls_of_unknown_kinds_are_shown_and_kept_and_neither_made_nor_removed(z
     assert data(zk, "/kafka-acl/Topic/orders") == f'{{"version":1,"acls":[{strange}]}}'.encode()
 
 
+DAMAGED = ("/kafka-acl/Topic/broken", "/kafka-acl-extended/prefixed/Group/broken-")
+
+
+@pytest.mark.spec("SEC-78", "SEC-91", "COM-3X")
+def test_a_node_that_cannot_be_read_is_told_by_its_path_and_hides_no_other(zk: ZooKeeper, zk_connect: str) -> None:
+    done(zk_connect, "add", *ALICE)
+    of_alice = done(zk_connect, "list")
+    zk.create(DAMAGED[0], b'{"version":1,"acls":[{"principal":')
+    zk.create(DAMAGED[1], b'{"version":2,"acls":[]}')
+    for flags in ((), ("--principal", "User:alice")):
+        listed = acls(zk_connect, "list", *flags)
+        assert listed.exit_code == 1 and of_alice in listed.stdout
+        told = [line for line in listed.stderr.splitlines() if "holds no ACLs that can be read" in line]
+        assert [line.split()[1] for line in told] == [*DAMAGED], listed.stderr
+    as_json = acls(zk_connect, "list", "--output", "json")
+    answer = json.loads(as_json.stdout)
+    assert as_json.exit_code == 1 and [item["resource_name"] for item in answer["items"]] == ["orders"]
+    assert [(e["path"], e["error"], e["path"] in e["message"]) for e in answer["errors"]] == [
+        (path, "znode_format", True) for path in DAMAGED
+    ]
+    assert done(zk_connect, "list", "--topic", "orders") == of_alice, "what was not asked for hides nothing"
+
+
+@pytest.mark.spec("SEC-78", "SEC-89", "SEC-92")
+def test_beside_a_node_that_cannot_be_read_others_are_changed_and_it_is_not(zk: ZooKeeper, zk_connect: str) -> None:
+    """Its entries would be lost; and that nobody may read in a group is not known where one cannot be read."""
+    zk.create(DAMAGED[0], b"{")
+    zk.create(DAMAGED[1], b"{")
+    added = acls(zk_connect, "add", *ALICE)
+    assert added.exit_code == 0 and data(zk, "/kafka-acl/Topic/orders") is not None
+    assert f"no group yet, as far as is known ({DAMAGED[1]} cannot be read): " in added.stderr
+    assert acls(zk_connect, "remove", "--topic", "orders", "--force").exit_code == 0
+    assert data(zk, "/kafka-acl/Topic/orders") is None
+    before = nodes_below(zk)
+    for action in (("add", *ALICE[:-1], "orders", "--topic", "broken"), ("remove", "--topic", "broken", "--force")):
+        for flags in ((), ("--dry-run",)):
+            refused = acls(zk_connect, *action, *flags)
+            assert refused.exit_code == 1 and f"znode {DAMAGED[0]} " in refused.stderr, refused.output
+            assert refused.stdout == "" and nodes_below(zk) == before
+    by_match = ("--group", "broken-g", "--resource-pattern-type", "match")
+    assert f"znode {DAMAGED[1]} " in acls(zk_connect, "remove", *by_match, "--force").stderr
+    assert nodes_below(zk) == before
+
+
 @pytest.mark.spec("SEC-92")
 def test_what_has_no_consequence_is_not_told_of(zk_connect: str) -> None:
     first = "where allow.everyone.if.no.acl.found is set, everybody else loses it"

@@ -362,6 +362,18 @@ def test_without_a_controller_or_beside_a_reassignment_it_needs_force(cluster: Z
     assert cluster.get(PreferredElectionZnode.PATH) is not None
 
 
+@pytest.mark.spec("ELE-20X")
+def test_beside_a_move_by_request_of_what_is_asked_for_it_needs_force(cluster: ZooKeeper, zk_connect: str) -> None:
+    nodes.request(cluster, TopicPartition("t", 0), (1, 3))
+    before = nodes.tree(cluster)
+    for flags in ((), ("--dry-run",), ("--topic", "t")):
+        refused = run(zk_connect, *flags)
+        assert refused.exit_code == 1 and "a reassignment of 1 partition is running" in refused.stdout
+        assert nodes.tree(cluster) == before
+    assert run(zk_connect, "--topic", "u", "--dry-run").exit_code == 0, "what moves is not asked for"
+    assert run_with_controller(zk_connect, "--force").exit_code == 0
+
+
 @pytest.mark.spec("COM-6X", "COM-5X", "COM-10X")
 def test_a_dry_run_and_the_guards_write_nothing(cluster: ZooKeeper, zk_connect: str) -> None:
     before = nodes.tree(cluster)

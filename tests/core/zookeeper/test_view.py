@@ -1,6 +1,7 @@
 """What a snapshot says of one partition: where it was, whether it moves, at the cost of one partition."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.view import ClusterView
@@ -23,3 +24,15 @@ def test_where_a_partition_was_is_told_by_what_is_noted_of_it_and_without_a_look
     origins = [view.origin(TopicPartition("t", p)) for p in range(4)]
     assert origins == [(1, 2), (1, 2), (2, 3), None], "at rest, by a request, by the znode: begun, may have been"
     assert [view.adding(TopicPartition("t", p)) for p in range(2)] == [frozenset(), {3}]
+
+
+def test_what_stays_is_put_together_once_and_anew_for_another_snapshot() -> None:
+    """Else each check of kt health sorts 10,000 partitions."""
+    topics = {"t": TopicZnode({1: (2, 3), 0: (1, 2)}), "u": TopicZnode({0: (1, 4)})}
+    view = ClusterView({}, None, None, topics, {}, {}, frozenset({"u"}), None, None)
+    staying = view.staying()
+    assert list(staying.items()) == [(TopicPartition("t", 0), (1, 2)), (TopicPartition("t", 1), (2, 3))]
+    assert view.staying() is staying and view.dead_holders() == {1, 2, 3}
+    other = replace(view, marked_for_deletion=frozenset({"t"}))
+    assert other.staying() == {TopicPartition("u", 0): (1, 4)}
+    assert view == replace(view) and "staying" not in repr(view), "what was put together is no part of the snapshot"

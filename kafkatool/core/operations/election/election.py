@@ -108,15 +108,20 @@ def select(
     return Selection(tuple(led), tuple(unknown), tuple(never_led), skipped, view)
 
 
-def check_can_start(view: ClusterView) -> None:
-    """Raise RefusedError when there is no controller to carry the election out, or a reassignment runs (ELE-20X)."""
+def check_can_start(selection: Selection) -> None:
+    """Raise RefusedError when there is no controller to carry the election out, or a reassignment runs (ELE-20X).
+
+    One by the znode counts whatever it moves. Of those by requests what is to be elected tells: no other topic need be read.
+    """
+    view = selection.view
     if view.controller_id is None:
         raise RefusedError(
             "no controller is elected, so nobody would carry out the election; --force asks all the same"
         )
-    if view.reassignment is not None:
-        moving = in_number(len(view.reassignment), "partition", "partitions")
-        raise RefusedError(f"a reassignment of {moving} is running; wait until it has ended, or add --force")
+    moving = view.requested.intersection(selection.partitions).union(view.reassignment or ())
+    if moving or view.reassignment is not None:
+        count = in_number(len(moving), "partition", "partitions")
+        raise RefusedError(f"a reassignment of {count} is running; wait until it has ended, or add --force")
 
 
 def _exists(view: ClusterView, partition: TopicPartition) -> bool:

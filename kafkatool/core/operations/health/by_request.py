@@ -24,14 +24,12 @@ from kafkatool.core.protocol.messages import describe_configs, describe_quorum, 
 from kafkatool.core.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.zookeeper.view import ClusterView
-from kafkatool.core.zookeeper.znodes import TopicZnode
 
 ANSWER_MS: Final = 10_000  # for what the controller is asked: brokers keep such requests back while there is none
 TOPICS_AT_ONCE: Final = 1000
 SHOWN: Final = 3
 _TOPIC: Final = 2  # the kind of a config's resource
 _OF_TOPIC, _OF_BROKER, _OF_ALL, _STATIC = 1, 2, 3, 4  # sources of a config
-_ADDING, _REMOVING = "adding_replicas", "removing_replicas"
 _Found = TypeVar("_Found")
 
 
@@ -68,7 +66,7 @@ def read(client: ClusterClient) -> Reading:
     term = (quorum.leader, quorum.epoch) if quorum else None if kraft else (view.controller_id, 0)
     return Reading(
         at_s=at_s,
-        view=replace(view, topics=_with_moves(view, moves or {})),
+        view=_with_moves(view, moves or {}),
         controller_since_s=None,
         controller_epoch=None,
         controller_epoch_writes=0,
@@ -128,14 +126,12 @@ def _read_moves(client: ClusterClient, gaps: _Gaps) -> dict[TopicPartition, Movi
         client.begin_anew()
 
 
-def _with_moves(view: ClusterView, moves: Mapping[TopicPartition, Moving]) -> dict[str, TopicZnode]:
-    """Note moves in topics as the controller does in their nodes."""
-    noted: dict[str, dict[str, dict[str, list[int]]]] = {}
-    for (topic, partition), move in moves.items():
-        of_topic = noted.setdefault(topic, {_ADDING: {}, _REMOVING: {}})
-        of_topic[_ADDING][str(partition)] = list(move.adding)
-        of_topic[_REMOVING][str(partition)] = list(move.removing)
-    return {name: TopicZnode(topic.assignment, noted.get(name, {})) for name, topic in view.topics.items()}
+def _with_moves(view: ClusterView, moves: Mapping[TopicPartition, Moving]) -> ClusterView:
+    """Note moves in topics. Their replicas stay as they were read with the ISR, which cannot be compared with later ones."""
+    read = {p: tuple(view.topics[p.topic].assignment.get(p.partition, ())) for p in moves if p.topic in view.topics}
+    return cluster_view.with_moves(
+        view, {p: moves[p]._replace(replicas=replicas) for p, replicas in read.items() if replicas}
+    )
 
 
 # --- configs ----------------------------------------------------------------------------------------------------

@@ -180,7 +180,7 @@ def _partitions(r: Reading, memory: Memory) -> Iterator[Finding]:
         minimum = minima[of] = minima[of] if of in minima else _least_in_sync(r, *of)
         if len(isr) < minimum:
             below.append(p)
-        elif not isr.issuperset(set(assigned) - r.view.adding(p)):
+        elif not isr.issuperset(assigned) and not isr.issuperset(set(assigned) - r.view.adding(p)):
             (at_minimum if len(isr) == minimum else behind).append(p)
     yield from _found(Level.CRITICAL, leaderless, "without leader")
     yield from _found(Level.CRITICAL, below, f"below {MIN_ISR}")

@@ -236,12 +236,12 @@ def test_partitions_that_prefer_one_broker(zk: ZooKeeper) -> None:
 def test_no_controller_or_a_running_reassignment_refuses(zk: ZooKeeper) -> None:
     nodes.make_cluster(zk, topics={"t": {0: (1, 2)}}, controller=None)
     with pytest.raises(RefusedError, match="no controller is elected"):
-        election.check_can_start(read_cluster(zk))
+        election.check_can_start(election.select(read_cluster(zk)))
     zk.create("/controller", b'{"version":1,"brokerid":1,"timestamp":"0"}')
-    election.check_can_start(read_cluster(zk))
+    election.check_can_start(election.select(read_cluster(zk)))
     zk.create("/admin/reassign_partitions", b'{"version":1,"partitions":[]}')
     with pytest.raises(RefusedError, match="a reassignment of 0 partitions is running"):
-        election.check_can_start(read_cluster(zk))
+        election.check_can_start(election.select(read_cluster(zk)))
 
 
 @pytest.mark.spec("ELE-11", "ELE-18X")

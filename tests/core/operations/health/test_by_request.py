@@ -245,6 +245,18 @@ def test_moves_are_seen_with_what_they_add_and_keep_throttles_from_being_forgott
 
 
 @pytest.mark.spec("ADM-107")
+def test_what_moved_between_two_reads_of_one_look_is_not_out_of_sync(kraft: Cluster) -> None:
+    """Who is in sync was told before a move from 2 to 3 ended and one from 1 to 4 began, of which the controller tells."""
+    kraft.moving = [
+        OngoingPartition(partition=0, replicas=[4, 3, 1], adding_replicas=[4], removing_replicas=[1]),
+        OngoingPartition(partition=9, replicas=[3, 1], adding_replicas=[3], removing_replicas=[1]),  # made since
+    ]
+    reading = kraft.look()
+    assert reading.moving == {TopicPartition("t", 0)} and reading.view.topics["t"].added(0) == {4}
+    assert "partitions" not in kraft.found()
+
+
+@pytest.mark.spec("ADM-107")
 def test_a_topic_is_told_from_an_earlier_one_by_its_id_where_brokers_tell_it(kraft: Cluster) -> None:
     assert kraft.look().view.topic_ids == {"t": "MDEyMzQ1Njc4OWFiY2RlZg"}
     for broker in kraft.brokers:

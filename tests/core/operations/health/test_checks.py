@@ -21,6 +21,7 @@ from kafkatool.core.operations.health.checks import (
 )
 from kafkatool.core.operations.health.memory import UNCLEAN_TOLD_S, Memory, remember
 from kafkatool.core.operations.health.reading import Reading
+from kafkatool.core.zookeeper.cluster_view import ClusterView
 from kafkatool.core.zookeeper.znodes import PreferredElectionZnode, ReassignmentZnode
 from tests.core.operations.health.readings import LONG_AGO, NOW, T0, T1, log_dir, reading, state, told
 from tests.core.operations.migration.evidence import KAFKA_3_6, KAFKA_3_9
@@ -48,6 +49,20 @@ def levels(*looks: Reading) -> dict[str, Level]:
 
 def test_a_cluster_that_is_well_has_no_finding() -> None:
     assert found(reading()) == {} == found(reading(at_s=NOW - 3600), reading())
+
+
+def test_what_a_move_adds_is_asked_of_those_alone_that_are_not_all_in_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 10,000 partitions they are few, and it is asked at every look."""
+    asked: list[TopicPartition] = []
+    adding = ClusterView.adding
+
+    def noted(view: ClusterView, partition: TopicPartition) -> frozenset[int]:
+        asked.append(partition)
+        return adding(view, partition)
+
+    monkeypatch.setattr(ClusterView, "adding", noted)
+    assert "partitions" not in found(reading()) and asked == []
+    assert "partitions" in found(reading(states={T1: state(2, 2, 3)})) and asked == [T1]
 
 
 @pytest.mark.parametrize(
