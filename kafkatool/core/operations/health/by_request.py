@@ -46,7 +46,8 @@ class _Gaps:
 def read(client: ClusterClient) -> Reading:
     """Look at the cluster; writes nothing. Raises BrokerUnreachableError where no broker answers at all."""
     at_s, gaps = time.time(), _Gaps()
-    client.begin_anew()
+    # Before and behind who is in sync: of a move that ends or begins between the two the new replicas may be out of sync.
+    moves = _read_moves(client, gaps)
     view = cluster_view.read_cluster(client, moves=False)
     wanted = (MIN_ISR, UNCLEAN, *BROKER_RATES)
     answers = ask_brokers(view.brokers.values(), client.connections, configs=wanted)
@@ -59,7 +60,8 @@ def read(client: ClusterClient) -> Reading:
                 gaps.add(check, "what has changed since there was a controller")
     client.begin_anew()
     view = replace(view, configs=_read_topic_configs(client, view, gaps))
-    moves = _read_moves(client, gaps)
+    later = _read_moves(client, gaps) if moves is not None else None
+    moves = None if moves is None or later is None else moves | later
     _note_what_only_zookeeper_tells(gaps, kraft=kraft)
     _note_hidden_topics(client, view, answers, gaps)
     rates, default_rates = _rates(answers, gaps)

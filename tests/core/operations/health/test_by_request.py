@@ -257,6 +257,25 @@ def test_what_moved_between_two_reads_of_one_look_is_not_out_of_sync(kraft: Clus
 
 
 @pytest.mark.spec("ADM-107")
+def test_what_a_move_adds_that_ends_during_the_look_is_not_out_of_sync(kraft: Cluster) -> None:
+    kraft.led, kraft.moving = (
+        (1, 3, [1]),
+        [OngoingPartition(partition=0, replicas=[1, 2], adding_replicas=[2], removing_replicas=[])],
+    )
+    told = kraft.brokers[1].answers[metadata.API.key]
+
+    def ends(request: metadata.MetadataRequest) -> object:
+        if request.topics is None:
+            kraft.moving = []
+        return told(request)
+
+    for broker in kraft.brokers:
+        broker.answers[metadata.API.key] = ends
+    assert "partitions" not in kraft.found() and not kraft.moving
+    assert "partitions" in kraft.found(), "now nothing moves"
+
+
+@pytest.mark.spec("ADM-107")
 def test_a_topic_is_told_from_an_earlier_one_by_its_id_where_brokers_tell_it(kraft: Cluster) -> None:
     assert kraft.look().view.topic_ids == {"t": "MDEyMzQ1Njc4OWFiY2RlZg"}
     for broker in kraft.brokers:
