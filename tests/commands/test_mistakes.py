@@ -85,7 +85,9 @@ MISTAKES = {
     ),
     "not an address": Mistake("topics list --zookeeper http://zk1", ("'http://zk1'", "host:port"), code=2),
     "no address at all": Mistake(
-        "topics list", ("no ZooKeeper is named", "KAFKATOOL_ZOOKEEPER", "./.kafkatool.toml", "kt cluster up"), code=2
+        "topics list",
+        ("no cluster is named", "KAFKATOOL_ZOOKEEPER", "--bootstrap-server", "./.kafkatool.toml", "kt cluster up"),
+        code=2,
     ),
     "chroot that is not there": Mistake(
         "topics list --zookeeper ZK/kafka", ("has no path", "/kafka: check the chroot")

@@ -100,7 +100,7 @@ def choose_way(ctx: click.Context) -> None:
             raise UsageError(ONLY_ONE)
         text, zookeeper = (text, None) if typed else (None, zookeeper)
     if text is None and zookeeper is None and not ctx.resilient_parsing:
-        zookeeper = local_zookeeper()
+        zookeeper = local_zookeeper(or_brokers=True)
     ctx.params["zookeeper"] = zookeeper
     ctx.params["bootstrap"] = None if text is None else bootstrap_of(text, config, ctx.command_path)
 

@@ -22,6 +22,12 @@ BROKER_WAYS: Final = (
     f"./{LOCAL_FILE}, or start a cluster here: kt cluster up"
 )
 
+EITHER_WAYS: Final = (
+    "give --zookeeper HOST:PORT or --bootstrap-server HOST:PORT, set KAFKATOOL_ZOOKEEPER or KAFKATOOL_BOOTSTRAP_SERVER, "
+    f'write zookeeper = "HOST:PORT" or bootstrap-server = "HOST:PORT" into ./{LOCAL_FILE}, '
+    "or start a cluster here: kt cluster up"
+)
+
 
 def only_local_zookeeper() -> str | None:
     """Return its ZooKeeper without a word, for the completion of a line; None where none runs, or several do."""
@@ -31,8 +37,13 @@ def only_local_zookeeper() -> str | None:
     return running[0].zookeeper if len(running) == 1 else None
 
 
-def local_zookeeper() -> str:
-    """Return its ZooKeeper, and say so on stderr. Raises UsageError where none runs, or several do."""
+def local_zookeeper(*, or_brokers: bool = False) -> str:
+    """Return its ZooKeeper, and say so on stderr. Raises UsageError where none runs, or several do.
+
+    ``or_brokers``: the command could have been told brokers as well.
+    """
+    if or_brokers:
+        return _only("cluster", EITHER_WAYS, attrgetter("zookeeper"))
     return _only("ZooKeeper", WAYS, attrgetter("zookeeper"))
 
 
