@@ -122,7 +122,7 @@ def replica_verify(
     if broker_list is not None and is_typed("zookeeper"):
         raise UsageError(ONLY_ONE)
     if broker_list is None and zookeeper is None:
-        zookeeper = local_zookeeper(or_brokers=True)
+        zookeeper = local_zookeeper()
     if not once and (allow_missing or not out.is_text):
         raise UsageError("--allow-missing and --output need --once")
     layout = _layout(broker_list, zookeeper, topic_white_list, out)

@@ -43,16 +43,16 @@ def local_zookeeper(*, or_brokers: bool = False) -> str:
     ``or_brokers``: the command could have been told brokers as well.
     """
     if or_brokers:
-        return _only("cluster", EITHER_WAYS, attrgetter("zookeeper"))
-    return _only("ZooKeeper", WAYS, attrgetter("zookeeper"))
+        return _only("cluster", "--zookeeper", EITHER_WAYS, attrgetter("zookeeper"))
+    return _only("ZooKeeper", "--zookeeper", WAYS, attrgetter("zookeeper"))
 
 
 def local_bootstrap() -> str:
     """Return its brokers, and say so on stderr. Raises UsageError where none runs, or several do."""
-    return _only("broker", BROKER_WAYS, attrgetter("bootstrap"))
+    return _only("broker", "--bootstrap-server", BROKER_WAYS, attrgetter("bootstrap"))
 
 
-def _only(wanted: str, ways: str, address_of: Callable[["RunningCluster"], str]) -> str:
+def _only(wanted: str, flag: str, ways: str, address_of: Callable[["RunningCluster"], str]) -> str:
     from kafkatool.broker.embedded.running import running_clusters
 
     running = running_clusters()
@@ -60,7 +60,7 @@ def _only(wanted: str, ways: str, address_of: Callable[["RunningCluster"], str])
         raise UsageError(f"no {wanted} is named, and no cluster of kt's runs here: {ways}")
     addresses = {directory: address_of(cluster) for directory, cluster in running.items()}
     if len(running) > 1:
-        shown = ", ".join(f"{address} ({_short(directory)})" for directory, address in sorted(addresses.items()))
+        shown = ", ".join(f"{flag} {address} ({_short(directory)})" for directory, address in sorted(addresses.items()))
         raise UsageError(f"no {wanted} is named, and {len(running)} clusters run here: name one of {shown}")
     ((directory, address),) = addresses.items()
     say(f"kt: on the cluster of this machine, {address} ({_short(directory)})", err=True)

@@ -29,8 +29,10 @@ def test_of_several_none_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     both = {Path(f"/{n}"): RunningCluster(f"127.0.0.1:{z}", f"127.0.0.1:{b}") for n, z, b in (("b", 2, 4), ("a", 1, 3))}
     monkeypatch.setattr(running, "running_clusters", lambda: both)
     with pytest.raises(
-        UsageError, match=r"2 clusters run here: name one of 127\.0\.0\.1:1 \(/a\), 127\.0\.0\.1:2 \(/b\)"
+        UsageError, match=r"run here: name one of --zookeeper 127\.0\.0\.1:1 \(/a\), --zookeeper 127\.0\.0\.1:2 \(/b\)"
     ):
         local_zookeeper()
-    with pytest.raises(UsageError, match=r"no broker is named, .* name one of 127\.0\.0\.1:3 \(/a\), 127\.0\.0\.1:4"):
+    with pytest.raises(
+        UsageError, match=r"no broker is named, .* one of --bootstrap-server 127\.0\.0\.1:3 \(/a\), --boot"
+    ):
         local_bootstrap()

@@ -77,7 +77,8 @@ def test_no_tool_touches_a_cluster_whose_zookeeper_is_not_named(
     monkeypatch.delenv("KAFKATOOL_ZOOKEEPER", raising=False)
     result = CliRunner().invoke(kt, command.split(" "))
     assert (result.exit_code, result.stdout) == (3 if command == "health" else 2, "")  # a monitor's word for unknown
-    asks_brokers_too = command != "migrate check" and any(  # which needs both
+    needs_zookeeper = ("migrate check", "replica-verify --once")  # or takes its brokers from no setting
+    asks_brokers_too = command not in needs_zookeeper and any(
         f"{command} ".startswith(f"{' '.join(words)} ")
         for words, found in commands(kt)
         if "--bootstrap-server" in {o for p in found.params for o in p.opts}

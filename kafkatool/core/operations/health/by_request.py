@@ -47,7 +47,9 @@ def read(client: ClusterClient) -> Reading:
     """Look at the cluster; writes nothing. Raises BrokerUnreachableError where no broker answers at all."""
     at_s, gaps = time.time(), _Gaps()
     # Before and behind who is in sync: of a move that ends or begins between the two the new replicas may be out of sync.
-    moves = _read_moves(client, gaps)
+    client.begin_anew()
+    client.refresh()  # the controller of the look before may be another's by now
+    moves, why = _read_moves(client)
     view = cluster_view.read_cluster(client, moves=False)
     wanted = (MIN_ISR, UNCLEAN, *BROKER_RATES)
     answers = ask_brokers(view.brokers.values(), client.connections, configs=wanted)
@@ -60,15 +62,19 @@ def read(client: ClusterClient) -> Reading:
                 gaps.add(check, "what has changed since there was a controller")
     client.begin_anew()
     view = replace(view, configs=_read_topic_configs(client, view, gaps))
-    later = _read_moves(client, gaps) if moves is not None else None
-    moves = None if moves is None or later is None else moves | later
+    if why is None or view.controller_id is not None:  # else nobody is there to tell
+        later, why_later = _read_moves(client)
+        moves, why = moves | later, why_later or why
+    if why is not None:
+        gaps.add("moves", f"what moves: {why}")
+        gaps.add("throttles", "whether they stand for nothing, as what moves is not told")
     _note_what_only_zookeeper_tells(gaps, kraft=kraft)
     _note_hidden_topics(client, view, answers, gaps)
     rates, default_rates = _rates(answers, gaps)
     term = (quorum.leader, quorum.epoch) if quorum else None if kraft else (view.controller_id, 0)
     return Reading(
         at_s=at_s,
-        view=_with_moves(view, moves or {}),
+        view=_with_moves(view, moves),
         controller_since_s=None,
         controller_epoch=None,
         controller_epoch_writes=0,
@@ -82,7 +88,7 @@ def read(client: ClusterClient) -> Reading:
         carried_out=run_lock.any_held(),
         term=term,
         voters=_voters(quorum) if quorum else (),
-        moves_told=moves is not None,
+        moves_told=why is None,
         untold={check: tuple(what) for check, what in gaps.found.items()},
     )
 
@@ -113,17 +119,15 @@ def _voters(quorum: Quorum) -> tuple[Voter, ...]:
     return tuple(Voter(*voter) for voter in quorum.behind_s.items()) if quorum.tells_times else ()
 
 
-def _read_moves(client: ClusterClient, gaps: _Gaps) -> dict[TopicPartition, Moving] | None:
-    """Ask what moves; None: not told, so that nothing may be taken for being at rest."""
+def _read_moves(client: ClusterClient) -> tuple[dict[TopicPartition, Moving], KafkatoolError | None]:
+    """Ask what moves; an error: why that is not told, so that nothing may be taken for being at rest."""
     client.begin_anew(ANSWER_MS)
     try:
-        return read_moves(client, needed=True)
+        return read_moves(client, needed=True), None
     except LoginRefusedError:
         raise
     except KafkatoolError as e:
-        gaps.add("moves", f"what moves: {e}")
-        gaps.add("throttles", "whether they stand for nothing, as what moves is not told")
-        return None
+        return {}, e
     finally:
         client.begin_anew()
 

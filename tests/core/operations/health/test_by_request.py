@@ -275,6 +275,31 @@ def test_what_a_move_adds_that_ends_during_the_look_is_not_out_of_sync(kraft: Cl
     assert "partitions" in kraft.found(), "now nothing moves"
 
 
+@pytest.mark.spec("ADM-107", "ADM-109")
+@pytest.mark.parametrize("silent", [1, 2])
+def test_what_one_of_two_lists_of_moves_told_counts_though_the_other_was_not_told(kraft: Cluster, silent: int) -> None:
+    kraft.led, kraft.moving = (
+        (1, 3, [1]),
+        [OngoingPartition(partition=0, replicas=[1, 2], adding_replicas=[2], removing_replicas=[])],
+    )
+    told, asked = kraft.brokers[1].answers[listing.API.key], 0
+
+    def now_and_then(request: Any) -> object:
+        nonlocal asked
+        asked += 1
+        if asked == silent:
+            refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            return listing.ListPartitionReassignmentsResponse(error_code=refused, topics=[])
+        return told(request)
+
+    for broker in kraft.brokers:
+        broker.answers[listing.API.key] = now_and_then
+    found = kraft.found()
+    assert asked == 2 and "partitions" not in found, "what it adds need not be in sync"
+    assert {finding.level for finding in found["moves"]} == {Level.UNKNOWN}
+    assert sum(finding.what.startswith("not told: what moves") for finding in found["moves"]) == 1
+
+
 @pytest.mark.spec("ADM-107")
 def test_a_topic_is_told_from_an_earlier_one_by_its_id_where_brokers_tell_it(kraft: Cluster) -> None:
     assert kraft.look().view.topic_ids == {"t": "MDEyMzQ1Njc4OWFiY2RlZg"}
