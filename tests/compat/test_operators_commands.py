@@ -94,6 +94,8 @@ def test_a_broker_without_zookeeper_is_emptied_brought_back_and_once_dead_emptie
             )
 
         eventually(all_live, "all three to answer", 120)
+        described = ("topics describe --topic t", *way)  # who has just started may hear of it later than its maker
+        eventually(lambda: run(*described).exit_code == 0, "the broker that is asked to know of the topic", 120)
         (proof,) = rows(run("drain 3 --throttle 5000000 --output json", *way))
         left: dict[str, Any] = {"assigned": [], "in_isr": [], "leads": [], "on_disk": []}
         assert proof == {"broker": 3, "live": True, "drained": True, **left}
