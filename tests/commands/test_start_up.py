@@ -37,14 +37,19 @@ LOADED = RUN.partition("    print(")[0] + "    print(*(m for m in sys.modules if
 ZNODES, MESSAGES = "kafkatool.core.zookeeper", "kafkatool.core.protocol.messages"
 
 
+def printed_last(program: str, command: str, directory: Path) -> list[str]:
+    """Run the command there against a broker that is not; return the words that the program prints at its end."""
+    nobody = f"127.0.0.1:{free_port()}"
+    line = [sys.executable, "-c", program, *command.split(), "--bootstrap-server", nobody]
+    found = subprocess.run(line, cwd=directory, capture_output=True, text=True, timeout=60, check=False)
+    assert nobody in found.stdout + found.stderr, "it came as far as asking"
+    return found.stdout.splitlines()[-1].split()
+
+
 @pytest.mark.spec("ADM-60")
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_that_asks_brokers_loads_neither_kazoo_nor_spark(command: str) -> None:
-    nobody = f"127.0.0.1:{free_port()}"
-    line = [sys.executable, "-c", RUN, *command.split(), "--bootstrap-server", nobody]
-    found = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
-    assert found.stdout.splitlines()[-1] == "loaded: kafkatool", found.stdout + found.stderr
-    assert nobody in found.stdout + found.stderr, "it came as far as asking"
+def test_a_command_that_asks_brokers_loads_neither_kazoo_nor_spark(command: str, tmp_path: Path) -> None:
+    assert printed_last(RUN, command, tmp_path) == ["loaded:", "kafkatool"]
 
 
 @pytest.mark.spec("ADM-60")
@@ -60,11 +65,7 @@ def test_a_command_that_asks_brokers_loads_neither_kazoo_nor_spark(command: str)
 )
 def test_a_command_loads_neither_znodes_nor_the_requests_of_others(command: str, tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text('{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1]}]}')
-    nobody = f"127.0.0.1:{free_port()}"
-    line = [sys.executable, "-c", LOADED, *command.split(), "--bootstrap-server", nobody]
-    found = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-    assert nobody in found.stdout + found.stderr, "it came as far as asking"
-    loaded = set(found.stdout.splitlines()[-1].split())
+    loaded = set(printed_last(LOADED, command, tmp_path))
     assert f"{MESSAGES}.metadata" in loaded, "what each asks first"
     others = {f"{MESSAGES}.{name}" for name in ("create_topics", "create_partitions", "delete_topics", "create_acls")}
     znodes = {m for m in loaded if m.startswith(f"{ZNODES}.")} - {f"{ZNODES}.connect_string"}
@@ -74,12 +75,8 @@ def test_a_command_loads_neither_znodes_nor_the_requests_of_others(command: str,
 @pytest.mark.spec("ADM-60")
 def test_a_plan_for_what_brokers_tell_loads_nothing_that_reads_znodes_nor_other_strategies(tmp_path: Path) -> None:
     (tmp_path / "topics.json").write_text('{"version":1,"topics":[{"topic":"t"}]}')
-    nobody = f"127.0.0.1:{free_port()}"
     generate = "reassign --generate --topics-to-move-json-file topics.json --broker-list 1"
-    line = [sys.executable, "-c", LOADED, *generate.split(), "--bootstrap-server", nobody]
-    found = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-    assert nobody in found.stdout + found.stderr, "it came as far as asking"
-    loaded = set(found.stdout.splitlines()[-1].split())
+    loaded = set(printed_last(LOADED, generate, tmp_path))
     assert "kafkatool.core.planner.kafkas" in loaded
     others = {f"{ZNODES}.cluster_view", f"{ZNODES}.session", "kafkatool.core.planner.minimal"}
     assert not loaded & others

@@ -200,17 +200,8 @@ class ExecuteByRequest(RequestPlanMode):
         """Tell what was begun, and see to the rest of it."""
         started = [p for p in checked.plan if p not in refused]
         dirs = {replica: path for replica, path in dirs.items() if replica.partition not in refused}
-        late: LogDirs = {}
         try:
-            if dirs:
-                self._tell(started, refused)
-                late = self.start_log_dirs(client, dirs)
-                moving = self._moving(client, started)
-            else:
-                try:  # asked first: the controller is soon busy with what was begun
-                    moving = self._moving(client, started)
-                finally:
-                    self._tell(started, refused)
+            moving, late = self._tell_and_list(client, started, refused, dirs)
         except KafkatoolError as e:
             e.now = self._looking
             raise
@@ -231,8 +222,26 @@ class ExecuteByRequest(RequestPlanMode):
         done = not self.wait or all(m.status is Status.COMPLETED for m in found)
         return 0 if not refused and not late and finished and done else 1
 
-    def _moving(self, client: "ClusterClient", started: Collection[TopicPartition]) -> Mapping[TopicPartition, Moving]:
-        return read_moves(client, started, needed=True) if started else {}
+    def _tell_and_list(
+        self,
+        client: "ClusterClient",
+        started: Sequence[TopicPartition],
+        refused: Mapping[TopicPartition, BrokerAnswerError],
+        dirs: LogDirs,
+    ) -> tuple[Mapping[TopicPartition, Moving], LogDirs]:
+        """Tell what was begun, and list what of it moves; return that, and the log-dir moves that began too late."""
+
+        def moving() -> Mapping[TopicPartition, Moving]:
+            return read_moves(client, started, needed=True) if started else {}
+
+        if dirs:
+            self._tell(started, refused)
+            late = self.start_log_dirs(client, dirs)
+            return moving(), late
+        try:  # asked first: the controller is soon busy with what was begun
+            return moving(), {}
+        finally:
+            self._tell(started, refused)
 
     def _tell(self, started: Sequence[TopicPartition], refused: Mapping[TopicPartition, BrokerAnswerError]) -> None:
         """Tell what was begun, and what was not."""

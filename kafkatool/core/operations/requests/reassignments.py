@@ -186,24 +186,21 @@ def _send_each(
                 outcome,
                 unknown=own if unknown else (),
                 undone=() if unknown else own,
-                unsent=[p for later in wanted[number + 1 :] for p in _partitions_of(later)],
+                unsent=_partitions_of(*wanted[number + 1 :]),
             ) from e
         told = {(t.topic, p.partition) for t in answer.topics for p in t.partitions}
-        untold = [p for p in own if p not in told]
-        outcome.update(dict.fromkeys(own))
-        for partition in untold:
-            del outcome[partition]
+        outcome.update(dict.fromkeys(p for p in own if p in told))
         for topic in answer.topics:
             for p in topic.partitions:
                 if p.error_code:
                     refusal = client.refusal(altering.API, p.error_code, p.error_message, resource=topic.topic)
                     outcome[TopicPartition(topic.topic, p.partition)] = refusal
-        if untold:
+        if untold := [p for p in own if p not in told]:
             raise CutShortError(
                 ProtocolError(f"the controller's answer to {altering.API.name} leaves partitions out"),
                 outcome,
                 unknown=untold,
-                unsent=[p for later in wanted[number + 1 :] for p in _partitions_of(later)],
+                unsent=_partitions_of(*wanted[number + 1 :]),
             )
 
 
@@ -227,8 +224,8 @@ def _may_be_done(error: KafkatoolError) -> bool:
     return isinstance(error, ProtocolError) or (isinstance(error, BrokerAnswerError) and error.code in UNSURE)
 
 
-def _partitions_of(request: AlterPartitionReassignmentsRequest) -> list[TopicPartition]:
-    return [TopicPartition(t.topic, p.partition) for t in request.topics for p in t.partitions]
+def _partitions_of(*requests: AlterPartitionReassignmentsRequest) -> list[TopicPartition]:
+    return [TopicPartition(t.topic, p.partition) for r in requests for t in r.topics for p in t.partitions]
 
 
 def _not_controller(answer: AlterPartitionReassignmentsResponse) -> set[int]:
