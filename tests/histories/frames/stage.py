@@ -1,14 +1,19 @@
 """Three brokers, ours or Kafka's, that clients and each other reach through doors that know frames."""
 
+import contextlib
 import itertools
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, Protocol, Self
 
+from confluent_kafka import Producer
+
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.core.zookeeper.session import ZooKeeper
+from tests.compat import real_kafka
 from tests.histories.frames.doors import DooredKafka, Doors
+from tests.histories.frames.record import Record
 from tests.integration.load import await_in_sync, make_topic
 from tests.steady import LASTING, crash
 
@@ -133,3 +138,20 @@ class Kafkas(Stage):
     def _down(self) -> None:
         self._real.stop()
         self.doors.close()
+
+
+@contextlib.contextmanager
+def stage_with_a_key(
+    kind: str, directory: Path, topic: str, values: Iterable[bytes], *, partitions: int = 1, partition: int = 0
+) -> Iterator[Stage]:
+    """Open three brokers, "ours" or a version of Kafka, with a record of their frames, and write those values into a key."""
+    if kind != "ours":
+        real_kafka.require(kind)
+    with Ours(directory / "cluster") if kind == "ours" else Kafkas(kind, directory / "cluster") as stage:
+        stage.doors.record = Record(directory / "frames.jsonl")
+        stage.make_topics(topic, partitions=partitions)
+        producer = Producer({"bootstrap.servers": stage.bootstrap, "acks": "all"})
+        for value in values:
+            producer.produce(topic, value, partition=partition)
+        assert producer.flush(_PATIENCE_S) == 0
+        yield stage

@@ -10,14 +10,12 @@ from pathlib import Path
 
 import confluent_kafka
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from tests.compat import real_kafka
 from tests.histories.clients.librdkafka import Cell, Client
 from tests.histories.clients.values import PARTITIONS, encode, partition_of, topic_of
-from tests.histories.frames.record import Record
 from tests.histories.frames.rules import Hold, Rule
-from tests.histories.frames.stage import Kafkas, Ours, Stage
+from tests.histories.frames.stage import Stage, stage_with_a_key
 from tests.histories.history import OK
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -33,16 +31,10 @@ _TRIED = 0x021000FF  # librdkafka 2.16.0
 @pytest.fixture(params=["ours", pytest.param("2.8.2", marks=pytest.mark.slowest)])
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
     """Three brokers, and a key of five values."""
-    if request.param != "ours":
-        real_kafka.require(request.param)
-    kind = Ours(tmp_path / "cluster") if request.param == "ours" else Kafkas(request.param, tmp_path / "cluster")
-    with kind as stage:
-        stage.doors.record = Record(tmp_path / "frames.jsonl")
-        stage.make_topics(topic_of(_KEY), partitions=PARTITIONS)
-        producer = Producer({"bootstrap.servers": stage.bootstrap, "acks": "all"})
-        for value in _OFFSETS:
-            producer.produce(topic_of(_KEY), encode(value, _KEY, 0), partition=partition_of(_KEY))
-        assert producer.flush(_PATIENCE_S) == 0
+    values = [encode(value, _KEY, 0) for value in _OFFSETS]
+    with stage_with_a_key(
+        *(request.param, tmp_path, topic_of(_KEY), values), partitions=PARTITIONS, partition=partition_of(_KEY)
+    ) as stage:
         yield stage
 
 

@@ -10,17 +10,14 @@ import itertools
 import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Self
 
 import confluent_kafka
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.compat import real_kafka
-from tests.histories.frames.record import Record
 from tests.histories.frames.rules import Hold, Rule
-from tests.histories.frames.stage import Kafkas, Ours, Stage
+from tests.histories.frames.stage import Stage, stage_with_a_key
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
@@ -38,17 +35,8 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """Yield three brokers, and a key of five values."""
     if confluent_kafka.libversion()[1] > _TRIED:
         pytest.skip("tried with librdkafka 2.16.0; a later one may be mended")
-    if request.param != "ours":
-        real_kafka.require(request.param)
-    directory: Path = tmp_path_factory.mktemp("back")
-    kind = Ours(directory / "cluster") if request.param == "ours" else Kafkas(request.param, directory / "cluster")
-    with kind as stage:
-        stage.doors.record = Record(directory / "frames.jsonl")
-        stage.make_topics(_TOPIC, partitions=1)
-        producer = Producer({"bootstrap.servers": stage.bootstrap, "acks": "all"})
-        for value in _OFFSETS:
-            producer.produce(_TOPIC, b"%d" % value, partition=0)
-        assert producer.flush(_PATIENCE_S) == 0
+    values = [b"%d" % value for value in _OFFSETS]
+    with stage_with_a_key(request.param, tmp_path_factory.mktemp("back"), _TOPIC, values) as stage:
         yield stage
 
 
