@@ -15,6 +15,7 @@ from typing import Protocol
 
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import BrokerZnode
 from tests.compat.real_kafka import RealKafka
 from tests.faults.schedule import BEFORE_THEM_IN_SYNC, Step, steps, steps_of
 from tests.faults.world import BROKERS, FLUSHED, OPTIONS, World
@@ -130,7 +131,13 @@ class KafkaStage:
                 os.kill(self._kafka.pid(fault.broker), signal.SIGCONT)
         for fault in step.faults:
             if fault.kind != "freeze":
+                self._await_unregistered(fault.broker)
                 self._kafka.start_broker(fault.broker)
+
+    def _await_unregistered(self, broker: int) -> None:
+        """Wait until the session of a killed broker is over: Kafka 2.8 does not start beside its own registration."""
+        path = BrokerZnode.path(broker)
+        eventually(lambda: self.zk.get(path) is None, f"{path} to go", _PATIENCE_S)
 
     def down(self) -> None:
         self.zk.close()
