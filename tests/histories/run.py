@@ -5,6 +5,7 @@ A run that is not clean is kept: its history, the brokers' logs, and one page to
 """
 
 import argparse
+import faulthandler
 import itertools
 import os
 import random
@@ -34,6 +35,7 @@ WORKERS: Final = 24  # of which half wait for a leader that is away, most of the
 _AHEAD: Final = 8  # keys whose topics are there before they are needed
 _STALLED_S: Final = 300
 _LEAVING_S: Final = 150
+_FROZEN_S: Final = 180
 _BETWEEN_FRAMES_S: Final = 0.3
 
 
@@ -197,6 +199,20 @@ def run(
     return judge(read_file(file))
 
 
+def end_if_frozen() -> None:
+    """Tell what each thread does, and end this process, once no thread of Python has run for _FROZEN_S.
+
+    A client that waits for a lock of librdkafka's inside ``assign`` keeps the interpreter, and with it all others.
+    """
+
+    def show_life() -> None:
+        while True:
+            faulthandler.dump_traceback_later(_FROZEN_S, exit=True)
+            time.sleep(1)
+
+    threading.Thread(target=show_life, daemon=True).start()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/history-run", description=__doc__)
     parser.add_argument(
@@ -215,6 +231,7 @@ def main() -> int:
     parser.add_argument("--isolation", choices=("read_committed", "read_uncommitted"), help="likewise")
     parser.add_argument("--keep", type=Path, help="where to leave everything, clean or not")
     given = parser.parse_args()
+    end_if_frozen()
     cell = cell_of(given.seed)
     cell = cell._replace(via=given.via or cell.via, guarantee=given.guarantee or cell.guarantee)
     cell = cell._replace(isolation=given.isolation or cell.isolation)
