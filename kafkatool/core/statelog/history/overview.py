@@ -139,29 +139,29 @@ def observe_chunk(
                 minute, in_minute = time[:MINUTE_LENGTH], 0
             in_minute += 1
             kind.in_time += 1
-        if kind.who_of is not None:
-            key = kind.who_of(line)
-            so_far = kind.activity.get(key)
-            if so_far is None:
-                so_far = kind.activity[key] = [0, time, time, None]
-            so_far[0] += 1
-            if time > so_far[2]:
-                so_far[2] = time
-            elif time < so_far[1]:
-                so_far[1] = time
-            if in_time and so_far[3] is not minute:
-                so_far[3] = minute
-                kind.seen.add((key[0], time[:HOUR_LENGTH]))
+        statement = kind.statement
+        if statement is not None:
+            words = kind.words_of(line)
+            known = kind.said.get(words)
+            if known is None:
+                learnt += 1
+                known = kind.said[words] = statement.read(line), kind.written_by(line, time)
+            said, so_far = known
+        elif kind.who_of is not None:
+            so_far = kind.activity.get(kind.who_of(line)) or kind.written_by(line, time)
         else:
             kind.by_nobody += 1
-        statement = kind.statement
+            continue
+        so_far[0] += 1
+        if time > so_far[2]:
+            so_far[2] = time
+        elif time < so_far[1]:
+            so_far[1] = time
+        if in_time and so_far[3] is not minute:
+            so_far[3] = minute
+            kind.seen.add((so_far[4][0], time[:HOUR_LENGTH]))
         if statement is None or time > end:
             continue
-        words = kind.words_of(line)
-        said = kind.said.get(words)
-        if said is None:
-            learnt += 1
-            said = kind.said[words] = statement.read(line)
         if statement.explains:
             said = statement.explained(said, record)
         at = time.decode("latin-1")
@@ -172,8 +172,9 @@ def observe_chunk(
             if name is not None:
                 learnt += 1
                 kind.named[name] = named
+        if kind.tells_isr:
+            overview.isr_passed_on += len(named)
         for topic, partition, is_wanted in named:
-            overview.isr_passed_on += kind.tells_isr
             if is_wanted:
                 yield topic, partition, at, source, offset, number, line_number, said
             else:
@@ -201,7 +202,7 @@ def _settle(kinds: dict[int, "_Kind"], activity: dict[_Wrote, Activity], overvie
     """Add up what was counted of these kinds of lines, and let go of them."""
     for kind in kinds.values():
         lines = kind.by_nobody
-        for key, (written, first, last, _) in kind.activity.items():
+        for written, first, last, _, key in kind.activity.values():
             own = Activity(written, first.decode("latin-1"), last.decode("latin-1"))
             activity[key] = activity[key].joined(own) if key in activity else own
             lines += written
@@ -220,22 +221,26 @@ class _Kind:
 
     __slots__ = (
         *("activity", "by_nobody", "details", "in_time", "name_at", "named", "said", "seen", "statement", "tells_isr"),
-        *("who_of", "words_of"),
+        *("_wrote_of", "who_of", "words_of"),
     )
 
     def __init__(self, details: Details, line: bytes) -> None:
         """Take the details of the shape, and one of its lines."""
         self.details = details  # and so its id stays its own
         self.in_time = self.by_nobody = 0
-        self.activity: dict[_Wrote, list[Any]] = {}
-        """By ``who_of``: lines, their first and last time, and the last minute in which there was one."""
+        self.activity: dict[bytes | tuple[bytes, ...], list[Any]] = {}
+        """By ``who_of``: lines, their first and last time, the last minute in which there was one, and who wrote them."""
         self.seen: set[tuple[bytes, bytes]] = set()
-        self.said: dict[bytes | tuple[bytes, ...], Said] = {}  # by its words
+        # By its words, of which those who wrote it are some.
+        self.said: dict[bytes | tuple[bytes, ...], tuple[Said, list[Any]]] = {}
         self.named: dict[bytes | None, list[tuple[str, int, bool]]] = {}  # by the words; whether it is wanted
         by_itself = details.actor == "controller" or details.sender is None
         sender = details.actor_id if by_itself else details.sender
-        # Of ``_Wrote``; None: nobody says that he wrote it.
-        self.who_of = itemgetter(details.actor_id, sender, details.epoch or _NOWHERE) if details.actor_id else None
+        self._wrote_of = self.who_of = None  # nobody says that he wrote it
+        if details.actor_id is not None and sender is not None:
+            who = (details.actor_id, sender, details.epoch or _NOWHERE)
+            self._wrote_of = itemgetter(*who)
+            self.who_of = itemgetter(*_joined([place for place in who if place is not _NOWHERE], line))
         self.statement = statement_of(details)
         self.tells_isr = self.statement is not None and self.statement.tells_isr
         if self.statement is not None:
@@ -243,6 +248,11 @@ class _Kind:
             span, *others = details.shape.spans
             # Of lines with many partitions hardly any two name the same.
             self.name_at = None if others else slice(span.topic_start, span.partition_end)
+
+    def written_by(self, line: bytes, time: bytes) -> list[Any]:
+        """Return the entry in ``activity`` for who wrote a line of that time, a new one if it is the first."""
+        assert self.who_of is not None and self._wrote_of is not None
+        return self.activity.setdefault(self.who_of(line), [0, time, time, None, self._wrote_of(line)])
 
 
 def _joined(places: Iterable[slice], line: bytes) -> list[slice]:

@@ -78,11 +78,12 @@ class _GatherTask:
         observed = observe_chunk(records, chunk, self.selection, overview, minutes)
         bucket_of: dict[tuple[str, int], list[Entry]] = {}
         for heard in drop_repeats(observed):
-            topic, partition, *_ = heard
-            bucket = bucket_of.get((topic, partition))
+            named = heard[:2]
+            bucket = bucket_of.get(named)
             if bucket is None:
+                topic, partition = named
                 number = zlib.crc32(f"{topic}-{partition}".encode("utf-8", "surrogateescape")) % self.buckets
-                bucket = bucket_of[topic, partition] = entries.setdefault(number, [])
+                bucket = bucket_of[named] = entries.setdefault(number, [])
             bucket.append(heard)
             held += 1
             if held == most:

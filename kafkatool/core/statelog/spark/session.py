@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -27,6 +28,7 @@ from kafkatool.core.java import find_java
 from kafkatool.core.statelog.spark.archive import archive_path, make_in_background
 from kafkatool.core.statelog.spark.jvm import SparkError, gateway_command, python_path
 from kafkatool.core.statelog.spark.pyspark_private import CONNECTION_FILE, connect, forget
+from kafkatool.core.statelog.spark.shares import shared_out
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -55,6 +57,12 @@ LEFT_OUT = {
 }
 """What costs a start some 0.1 s and is of no use to jobs of seconds: native libraries for sockets and compression, which
 are unpacked first; a thread that tidies up; logs as JSON."""
+
+LONGEST_SOCKET = 100
+"""Bytes in the name of a socket that is a file, of which systems take 104 or more."""
+
+SOCKET_NAME = 43
+"""Bytes that Spark's own names of such sockets have, with the slash before."""
 
 _EXCEPTION = re.compile(r"(?:Caused by: )?[\w.]*(?:Error|Exception)\b")
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,.*)?\])?")
@@ -113,7 +121,7 @@ class Spark(AbstractContextManager["Spark"]):
         return len(os.sched_getaffinity(0)) if named[1] == "*" else int(named[1] or 1)
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """Return ``function`` of each item, one task each, in the items' order; keep results small. SparkError.
+        """Return ``function`` of each item, in the items' order; keep results small. SparkError.
 
         A KafkatoolError raised by ``function`` is raised here with its own text and as its own class.
         """
@@ -139,11 +147,10 @@ class Spark(AbstractContextManager["Spark"]):
 
     def _collected(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Any]:
         context = self._connected()
-        with self._progress_told(context, len(items)):
-            collected: list[Any] = (
-                context.parallelize(list(items), len(items)).map(partial(_guarded, function)).collect()
-            )
-        return collected
+        shares = shared_out(items, self.parallelism)
+        with self._progress_told(context, len(shares)):
+            done: list[list[Any]] = context.parallelize(shares, len(shares)).map(partial(_each, function)).collect()
+        return list(chain.from_iterable(done))
 
     def with_context(self, action: Callable[[Any], Result], *, tasks: int = 0) -> Result:
         """Return ``action`` of pyspark's SparkContext, which runs about so many tasks. Waits for the start. SparkError."""
@@ -279,6 +286,7 @@ class Spark(AbstractContextManager["Spark"]):
                 "spark.driver.bindAddress": "127.0.0.1",
                 "spark.python.daemon.module": "kafkatool.core.statelog.spark.daemon",
                 "spark.executorEnv.PYTHONPATH": python_path(),
+                **_sockets(self._directory),
             }
         else:
             settings |= {"spark.executor.memory": EXECUTOR_MEMORY, "spark.executor.extraJavaOptions": EXECUTOR_OPTIONS}
@@ -327,6 +335,20 @@ class Spark(AbstractContextManager["Spark"]):
         return (telling or lines or ["it said nothing"])[-1]
 
 
+def _sockets(directory: Path) -> dict[str, str]:
+    """Return the settings by which workers are spoken to through sockets that are files of ours (from Spark 4.1 on).
+
+    Through TCP every task stands still for 40 ms: what it is to do comes in several segments, of which each waits until
+    the one before is acknowledged, and the other side puts that off. A name that is too long for a socket leaves it so.
+    """
+    if len(os.fsencode(directory)) + SOCKET_NAME > LONGEST_SOCKET:
+        return {}
+    return {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(directory),
+    }
+
+
 def _raise_interrupt(error: BaseException) -> None:
     """Raise the interrupt, if that is what the error came from: py4j may fail itself as it breaks a call off."""
     cause: BaseException | None = error
@@ -345,6 +367,16 @@ def _not_of_py4j(record: logging.LogRecord) -> bool:
     An error of ours tells that.
     """
     return "py4j" not in record.pathname
+
+
+def _each(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """Return what comes of each item, up to the first error."""
+    outcomes = []
+    for item in items:
+        outcomes.append(_guarded(function, item))
+        if isinstance(outcomes[-1], KafkatoolError):
+            break
+    return outcomes
 
 
 def _guarded(function: Callable[[Any], Any], item: Any) -> Any:

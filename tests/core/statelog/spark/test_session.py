@@ -3,6 +3,7 @@
 import io
 import os
 import socket
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ from py4j.clientserver import ClientServerConnection
 import kafkatool
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.statelog.spark.jvm import SparkError, python_path
-from kafkatool.core.statelog.spark.session import Spark
+from kafkatool.core.statelog.spark.session import LONGEST_SOCKET, SOCKET_NAME, Spark
 
 
 def refuse(item: int) -> int:
@@ -99,3 +100,15 @@ def test_a_jvm_that_does_not_come_up_says_why(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
     with Spark("local[1]", tmp_path) as spark, pytest.raises(SparkError, match="did not start: Error: no memory today"):
         spark.map(refuse, [1])
+
+
+@pytest.mark.spec("SCL-8")
+@pytest.mark.slow
+@pytest.mark.parametrize(("room", "as_files"), [(0, True), (-1, False)])
+def test_workers_are_spoken_to_through_files_of_ours_where_a_name_has_room(room: int, as_files: bool) -> None:
+    with tempfile.TemporaryDirectory(prefix="kt-", dir="/tmp") as own:
+        directory = Path(own).joinpath("x" * (LONGEST_SOCKET - SOCKET_NAME - len(own) - 1 - room))
+        directory.mkdir()
+        with Spark("local[1]", directory) as spark:
+            assert spark.map(refuse, [1]) == [2]
+            assert bool(list(directory.glob(".*.sock"))) is as_files
