@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from kafkatool.core.statelog.lines.details import Details, read_numbers, read_recovery_state
@@ -89,10 +88,11 @@ def _restored(values: tuple[Any, ...]) -> Observation:
     return tuple.__new__(Observation, values)
 
 
-Said = tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]
-"""What a line says: the values of an Observation from ``event`` on. Many lines say the same, and share it.
+Said = tuple[str, tuple[Any, ...], tuple[Any, ...]]
+"""What a line says. Many lines say the same, and share it.
 
-In three parts: who says what kind of thing to whom (to ``targets``), what (to ``topic_id``), and the rest.
+Who says what kind of thing to whom (a text, whose hash is reckoned once); what, from ``controller`` to ``topic_id``; and
+all values of an Observation from ``event`` on.
 """
 
 Heard = tuple[str, int, str, int, int, int, int, Said]
@@ -101,12 +101,13 @@ Heard = tuple[str, int, str, int, int, int, int, Said]
 _AT: Final = {name: at for at, name in enumerate(Observation._fields[4:])}
 _WHAT, _REST = _AT["controller"], _AT["text"]
 _LEADER_EPOCH: Final = _AT["leader_epoch"] - _WHAT
+_CREATED, _FOLLOWS = "replica_created ", "follower_started "
 _NOT_OF_IGNORED: Final = ("leader", "leader_epoch", "isr", "partition_epoch")
 
 
 def said_in(values: Sequence[Any]) -> Said:
     """Return those values of an Observation, from ``event`` on, as what a line says."""
-    return tuple(values[:_WHAT]), tuple(values[_WHAT:_REST]), tuple(values[_REST:])
+    return " ".join(map(str, values[:_WHAT])), tuple(values[_WHAT:_REST]), tuple(values)
 
 
 class Statement:
@@ -160,8 +161,8 @@ class Statement:
 
     def explained(self, said: Said, record: Record) -> Said:
         """Return it with what went wrong, in the words of the record."""
-        who, what, (_, *rest) = said
-        return who, what, (_words(record), *rest)
+        who, what, values = said
+        return who, what, (*values[:_REST], _words(record), *values[_REST + 1 :])
 
     def partitions(self, line: bytes) -> Iterator[tuple[str, int]]:
         """Yield topic and number of the partitions that a line names."""
@@ -184,7 +185,7 @@ def observe(record: Record, source: int, line: int) -> Iterator[tuple[str, int, 
         said = statement.read(record.line)
         if statement.explains:
             said = statement.explained(said, record)
-        observation = Observation(record.time.decode("latin-1"), source, record.offset, line, *chain(*said))
+        observation = Observation(record.time.decode("latin-1"), source, record.offset, line, *said[2])
         for topic, partition in statement.partitions(record.line):
             yield topic, partition, observation
 
@@ -198,8 +199,8 @@ def drop_repeats(observed: Iterable[Heard]) -> Iterator[Heard]:
     for heard in observed:
         topic, partition, _, source, _, _, _, (who, what, _) = heard
         key = topic, partition, source, who
-        if who[0] == "replica_created":
-            latest.pop((topic, partition, source, ("follower_started", *who[1:])), None)
+        if who.startswith(_CREATED):
+            latest.pop((topic, partition, source, who.replace(_CREATED, _FOLLOWS, 1)), None)
         if what[_LEADER_EPOCH] is None or latest.get(key) != what:
             latest[key] = what
             yield heard
@@ -215,11 +216,10 @@ def tell_unclean_starts(observed: Iterable[Observation]) -> Iterator[Observation
         if o == before:
             continue  # a line that names the partition twice
         before = o
-        writer = o.source, o.actor_id
         if o.event == "leader_recovering":
-            recovering.add(writer)
-        elif o.event == "leader_started" and writer in recovering:
-            recovering.remove(writer)
+            recovering.add((o.source, o.actor_id))
+        elif recovering and o.event == "leader_started" and (o.source, o.actor_id) in recovering:
+            recovering.remove((o.source, o.actor_id))
             yield o._replace(recovery=RECOVERING)
             continue
         yield o

@@ -23,6 +23,8 @@ _Wrote = tuple[bytes, bytes, bytes]
 
 _NOWHERE = slice(0, 0)
 _NO_MINUTE = b"no time begins so"
+_NO_TIME = (b"1", b"0")
+_MINUTES_END = b":59,999"
 _DIGIT = re.compile(rb"\d")
 MOST_SAID = 20_000
 """What lines say is remembered for so many of them, some 15 MB: of a chunk's lines few say what none said before."""
@@ -121,8 +123,9 @@ def observe_chunk(
     met_once: dict[int, _Kind] = {}  # the one of the last long line
     activity: dict[_Wrote, Activity] = {}
     learnt = 0
-    minute = _NO_MINUTE  # of the last line in time, and how many lines there were of it so far
+    minute = _NO_MINUTE  # of the last line in time, how many lines there were of it so far, and where it begins and ends
     in_minute = 0
+    begins, ends = _NO_TIME
     for record in records:
         time, offset, line_number, line, details, _ = record
         kind = kinds.get(id(details))
@@ -132,11 +135,12 @@ def observe_chunk(
                 _settle(kinds, activity, overview)
             kind = _Kind(details, line)
             (kinds if len(line) <= LONGEST_SHAPE else met_once)[id(details)] = kind
-        in_time = start <= time <= end
+        in_time = begins <= time <= ends
+        if not in_time and start <= time <= end:
+            minutes[minute] += in_minute
+            in_time, in_minute, minute = True, 0, time[:MINUTE_LENGTH]
+            begins, ends = max(minute, start), min(minute + _MINUTES_END, end)
         if in_time:
-            if not time.startswith(minute):
-                minutes[minute] += in_minute
-                minute, in_minute = time[:MINUTE_LENGTH], 0
             in_minute += 1
             kind.in_time += 1
         statement = kind.statement

@@ -5,6 +5,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -76,12 +77,14 @@ def skews(
             if o.isr is None or o.controller is None:
                 continue
             request, is_sent = _REQUESTS[o.event]
-            content = (request, o.controller, o.epoch, o.leader, frozenset(o.isr))
+            book = sent if is_sent else received
             for broker in o.targets if is_sent else (o.actor_id,):
-                book = sent if is_sent else received
-                book[*content, broker] = min(book.get((*content, broker), o.time), o.time)
+                key = broker, o.controller, request, o.epoch, o.leader, _members(o.isr)
+                first = book.get(key)
+                if first is None or o.time < first:
+                    book[key] = o.time
         for key, time in received.items():
-            _, controller, *_, broker = key
+            broker, controller, *_ = key
             asked, since = sent.get(key), heard_from.get(controller, otherwise)
             if asked is None or since is None or time < since or controller == broker:
                 continue
@@ -91,6 +94,7 @@ def skews(
 
 
 _leader_epoch = attrgetter("leader_epoch")
+_members = lru_cache(maxsize=10_000)(frozenset[int])  # of a list of replicas, of which a cluster has few
 
 
 def skew_at_the_end(sources: Sequence[Source], clocks: Sequence[Clock | None]) -> list[tuple[tuple[int, int], Skew]]:

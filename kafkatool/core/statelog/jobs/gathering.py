@@ -128,8 +128,8 @@ def partitions_of(found: Iterable[Entry], first_lines: Sequence[int]) -> Iterato
     """
     for (topic, partition), entries in groupby(in_order(found, _place), key=_partition):
         once = (
-            _observation((time, source, offset, line + first_lines[chunk], *who, *what, *rest))
-            for _, _, time, source, offset, chunk, line, (who, what, rest) in drop_repeats(entries)
+            _observation((time, source, offset, line + first_lines[chunk], *values))
+            for _, _, time, source, offset, chunk, line, (_, _, values) in drop_repeats(entries)
         )
         yield topic, partition, in_order(tell_unclean_starts(once))
 

@@ -118,7 +118,8 @@ def in_order(items: Iterable[Item], key: Callable[[Item], Any] | None = None) ->
 
 def kept(items: Iterable[Item]) -> Many[Item]:
     """Return the items as they come. OSError."""
-    return Pile[Item](ordered=False).extend(items).finished()
+    pile: Pile[Item] = Pile(ordered=False)
+    return pile.extend(items).finished()
 
 
 def _directory() -> str | None:
