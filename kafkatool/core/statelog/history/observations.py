@@ -159,7 +159,7 @@ class Statement:
             said[at] = read(line[place])
         return said_in(said)
 
-    def explained(self, said: Said, record: Record) -> Said:
+    def explained(self, said: Said, record: Record[Any]) -> Said:
         """Return it with what went wrong, in the words of the record."""
         who, what, values = said
         return who, what, (*values[:_REST], _words(record), *values[_REST + 1 :])
@@ -178,7 +178,7 @@ def statement_of(details: Details) -> Statement | None:
     return Statement(details, event, details.actor_id) if details.shape.spans else None
 
 
-def observe(record: Record, source: int, line: int) -> Iterator[tuple[str, int, Observation]]:
+def observe(record: Record[Details], source: int, line: int) -> Iterator[tuple[str, int, Observation]]:
     """Yield topic, partition and observation for each partition that a record says something of."""
     statement = statement_of(record.details)
     if statement is not None:
@@ -258,7 +258,7 @@ def milliseconds(time: str) -> int:
     return _minute_ms(time[:16]) + int(time[17:19]) * 1000 + int(time[20:23])
 
 
-def _words(record: Record) -> str:
+def _words(record: Record[Any]) -> str:
     """Return what went wrong: the exception that follows the line, else the line's own words; short."""
     text = record.line.decode("utf-8", "replace")
     if record.tail:

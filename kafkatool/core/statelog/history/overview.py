@@ -1,16 +1,14 @@
 """The logs as a whole: which brokers and controllers wrote when, lines of each kind. Pure; added up from chunks."""
 
 import difflib
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any, NamedTuple
 
-from kafkatool.core.statelog.history.observations import Heard, Said, join_into, statement_of
+from kafkatool.core.statelog.history.line_kinds import LineKind, Words, Wrote
+from kafkatool.core.statelog.history.observations import Heard, Said, join_into
 from kafkatool.core.statelog.history.visibility import HOUR_LENGTH, Hours, Visibility, visibility_of
-from kafkatool.core.statelog.lines.details import Details
 from kafkatool.core.statelog.lines.selection import Counts, Selection
 from kafkatool.core.statelog.lines.shapes import LONGEST_SHAPE, MOST_SHAPES
 from kafkatool.core.statelog.sources.chunks import Chunk, Record
@@ -18,14 +16,8 @@ from kafkatool.core.statelog.sources.chunks import Chunk, Record
 UNKNOWN = "unknown form"
 """Stands for the event in a record of unknown form."""
 
-_Wrote = tuple[bytes, bytes, bytes]
-"""Who wrote a line, the controller whose request it is about, and its epoch."""
-
-_NOWHERE = slice(0, 0)
 _NO_MINUTE = b"no time begins so"
-_NO_TIME = (b"1", b"0")
 _MINUTES_END = b":59,999"
-_DIGIT = re.compile(rb"\d")
 MOST_SAID = 20_000
 """What lines say is remembered for so many of them, some 15 MB: of a chunk's lines few say what none said before."""
 
@@ -109,7 +101,7 @@ def near_topics(topic: str, names: Iterable[str]) -> list[str]:
 
 
 def observe_chunk(
-    records: Iterable[Record], chunk: Chunk, selection: Selection, overview: Overview, minutes: Counter[bytes]
+    records: Iterable[Record[LineKind]], chunk: Chunk, selection: Selection, overview: Overview, minutes: Counter[bytes]
 ) -> Iterator[Heard]:
     """Yield what the records of a chunk say of the partitions selected.
 
@@ -119,22 +111,21 @@ def observe_chunk(
     others: set[str] = set()
     wanted = selection.partition_filter()
     start, end = selection.start_time.encode(), selection.end_time.encode()
-    kinds: dict[int, _Kind] = {}
-    met_once: dict[int, _Kind] = {}  # the one of the last long line
-    activity: dict[_Wrote, Activity] = {}
+    met: list[_Met] = []
+    met_once: list[_Met] = []  # the one of the last long line
+    activity: dict[Wrote, Activity] = {}
     learnt = 0
-    minute = _NO_MINUTE  # of the last line in time, how many lines there were of it so far, and where it begins and ends
-    in_minute = 0
-    begins, ends = _NO_TIME
+    # Of the last line in time: its minute, how many lines there were of it so far, and where it begins and ends.
+    minute, in_minute, begins, ends = _NO_MINUTE, 0, b"1", b"0"
     for record in records:
-        time, offset, line_number, line, details, _ = record
-        kind = kinds.get(id(details))
-        if kind is None:
-            _settle(met_once, activity, overview)
-            if len(kinds) >= MOST_SHAPES:  # a chunk may be a gzip file of any size
-                _settle(kinds, activity, overview)
-            kind = _Kind(details, line)
-            (kinds if len(line) <= LONGEST_SHAPE else met_once)[id(details)] = kind
+        time, offset, line_number, line, kind, _ = record
+        of_kind: _Met = kind.met
+        if of_kind is None or of_kind.overview is not overview:
+            _settle(met_once, activity)
+            if len(met) >= MOST_SHAPES:  # a chunk may be a gzip file of any size
+                _settle(met, activity)
+            of_kind = kind.met = _Met(kind, overview)
+            (met if len(line) <= LONGEST_SHAPE else met_once).append(of_kind)
         in_time = begins <= time <= ends
         if not in_time and start <= time <= end:
             minutes[minute] += in_minute
@@ -142,19 +133,19 @@ def observe_chunk(
             begins, ends = max(minute, start), min(minute + _MINUTES_END, end)
         if in_time:
             in_minute += 1
-            kind.in_time += 1
+            of_kind.in_time += 1
         statement = kind.statement
         if statement is not None:
             words = kind.words_of(line)
-            known = kind.said.get(words)
+            known = of_kind.said.get(words)
             if known is None:
                 learnt += 1
-                known = kind.said[words] = statement.read(line), kind.written_by(line, time)
+                known = of_kind.said[words] = statement.read(line), of_kind.written_by(line, time)
             said, so_far = known
         elif kind.who_of is not None:
-            so_far = kind.activity.get(kind.who_of(line)) or kind.written_by(line, time)
+            so_far = of_kind.activity.get(kind.who_of(line)) or of_kind.written_by(line, time)
         else:
-            kind.by_nobody += 1
+            of_kind.by_nobody += 1
             continue
         so_far[0] += 1
         if time > so_far[2]:
@@ -163,19 +154,19 @@ def observe_chunk(
             so_far[1] = time
         if in_time and so_far[3] is not minute:
             so_far[3] = minute
-            kind.seen.add((so_far[4][0], time[:HOUR_LENGTH]))
+            of_kind.seen.add((so_far[4][0], time[:HOUR_LENGTH]))
         if statement is None or time > end:
             continue
         if statement.explains:
             said = statement.explained(said, record)
         at = time.decode("latin-1")
         name = line[kind.name_at] if kind.name_at is not None else None
-        named = kind.named.get(name)
+        named = of_kind.named.get(name)
         if named is None:
             named = [(topic, partition, wanted(topic, partition)) for topic, partition in statement.partitions(line)]
             if name is not None:
                 learnt += 1
-                kind.named[name] = named
+                of_kind.named[name] = named
         if kind.tells_isr:
             overview.isr_passed_on += len(named)
         for topic, partition, is_wanted in named:
@@ -185,14 +176,14 @@ def observe_chunk(
                 others.add(topic)
         if learnt >= MOST_SAID:
             learnt = 0
-            for one in kinds.values():
+            for one in met:
                 one.said.clear()
                 one.named.clear()
     if in_minute:
         minutes[minute] += in_minute
     del minutes[_NO_MINUTE]
-    _settle(kinds, activity, overview)
-    _settle(met_once, activity, overview)
+    _settle(met, activity)
+    _settle(met_once, activity)
     if selection.topic is not None:
         overview.near.update(near_topics(selection.topic, others))
     for (actor, controller, epoch), own in activity.items():
@@ -202,70 +193,41 @@ def observe_chunk(
         overview.add(part)
 
 
-def _settle(kinds: dict[int, "_Kind"], activity: dict[_Wrote, Activity], overview: Overview) -> None:
-    """Add up what was counted of these kinds of lines, and let go of them."""
-    for kind in kinds.values():
-        lines = kind.by_nobody
-        for written, first, last, _, key in kind.activity.values():
+def _settle(met: "list[_Met]", activity: dict[Wrote, Activity]) -> None:
+    """Add up what was counted of kinds of lines, and let go of it."""
+    for of_kind in met:
+        overview, shape = of_kind.overview, of_kind.kind.shape
+        of_kind.kind.met = None
+        lines = of_kind.by_nobody
+        for written, first, last, _, key in of_kind.activity.values():
             own = Activity(written, first.decode("latin-1"), last.decode("latin-1"))
             activity[key] = activity[key].joined(own) if key in activity else own
             lines += written
-        shape = kind.details.shape
         if shape.foreign:
             continue
-        overview.hours.note(shape, {(int(actor), hour.decode("latin-1")) for actor, hour in kind.seen})
-        if kind.in_time:
-            overview.events[shape.event or UNKNOWN] += kind.in_time
+        overview.hours.note(shape, {(int(actor), hour.decode("latin-1")) for actor, hour in of_kind.seen})
+        if of_kind.in_time:
+            overview.events[shape.event or UNKNOWN] += of_kind.in_time
         overview.unknown_records += lines if shape.event is None else 0
-    kinds.clear()
+    met.clear()
 
 
-class _Kind:
-    """The lines of one shape in a chunk: how many there are, and where what is wanted of them stands."""
+class _Met:
+    """The lines of one kind that were met in a chunk, of which there is one overview."""
 
-    __slots__ = (
-        *("activity", "by_nobody", "details", "in_time", "name_at", "named", "said", "seen", "statement", "tells_isr"),
-        *("_wrote_of", "who_of", "words_of"),
-    )
+    __slots__ = ("activity", "by_nobody", "in_time", "kind", "named", "overview", "said", "seen")
 
-    def __init__(self, details: Details, line: bytes) -> None:
-        """Take the details of the shape, and one of its lines."""
-        self.details = details  # and so its id stays its own
+    def __init__(self, kind: LineKind, overview: Overview) -> None:
+        self.kind, self.overview = kind, overview
         self.in_time = self.by_nobody = 0
-        self.activity: dict[bytes | tuple[bytes, ...], list[Any]] = {}
+        self.activity: dict[Words, list[Any]] = {}
         """By ``who_of``: lines, their first and last time, the last minute in which there was one, and who wrote them."""
         self.seen: set[tuple[bytes, bytes]] = set()
-        # By its words, of which those who wrote it are some.
-        self.said: dict[bytes | tuple[bytes, ...], tuple[Said, list[Any]]] = {}
+        self.said: dict[Words, tuple[Said, list[Any]]] = {}
         self.named: dict[bytes | None, list[tuple[str, int, bool]]] = {}  # by the words; whether it is wanted
-        by_itself = details.actor == "controller" or details.sender is None
-        sender = details.actor_id if by_itself else details.sender
-        self._wrote_of = self.who_of = None  # nobody says that he wrote it
-        if details.actor_id is not None and sender is not None:
-            who = (details.actor_id, sender, details.epoch or _NOWHERE)
-            self._wrote_of = itemgetter(*who)
-            self.who_of = itemgetter(*_joined([place for place in who if place is not _NOWHERE], line))
-        self.statement = statement_of(details)
-        self.tells_isr = self.statement is not None and self.statement.tells_isr
-        if self.statement is not None:
-            self.words_of = itemgetter(*_joined(self.statement.places, line))
-            span, *others = details.shape.spans
-            # Of lines with many partitions hardly any two name the same.
-            self.name_at = None if others else slice(span.topic_start, span.partition_end)
 
     def written_by(self, line: bytes, time: bytes) -> list[Any]:
         """Return the entry in ``activity`` for who wrote a line of that time, a new one if it is the first."""
-        assert self.who_of is not None and self._wrote_of is not None
-        return self.activity.setdefault(self.who_of(line), [0, time, time, None, self._wrote_of(line)])
-
-
-def _joined(places: Iterable[slice], line: bytes) -> list[slice]:
-    """Return fewer slices with the same in them: where no digit is between two, all lines of a shape are the same there."""
-    joined: list[slice] = []
-    for place in sorted(places, key=lambda at: (at.start, at.stop)):
-        last = joined[-1] if joined else _NOWHERE
-        if joined and not _DIGIT.search(line, last.stop, place.start):
-            joined[-1] = slice(last.start, max(last.stop, place.stop))
-        else:
-            joined.append(place)
-    return joined
+        kind = self.kind
+        assert kind.who_of is not None and kind.wrote_of is not None
+        return self.activity.setdefault(kind.who_of(line), [0, time, time, None, kind.wrote_of(line)])

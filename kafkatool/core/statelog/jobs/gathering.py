@@ -16,10 +16,10 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
+from kafkatool.core.statelog.history.line_kinds import LineKind
 from kafkatool.core.statelog.history.observations import Observation, drop_repeats, tell_unclean_starts
 from kafkatool.core.statelog.history.overview import Overview, observe_chunk
 from kafkatool.core.statelog.jobs.carrier import Buckets, Carrier, Entry, Logs, Scattered
-from kafkatool.core.statelog.lines.details import find_details
 from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.lines.shapes import ByShape
 from kafkatool.core.statelog.sources.chunks import (
@@ -40,7 +40,7 @@ _observation: Callable[[Iterable[Any]], Observation] = partial(
     tuple.__new__, Observation
 )  # a third of the time of a call of it
 
-_DETAILS: Final = ByShape(find_details)
+_KINDS: Final = ByShape(LineKind)
 """Of the shapes met by this process: the logs of a cluster share them, so the next chunk brings few new ones."""
 
 Note = tuple[ChunkAccount, bytes]
@@ -74,7 +74,7 @@ class _GatherTask:
         minutes: Counter[bytes] = Counter()
         entries: dict[int, list[Entry]] = {}
         held, most = 0, most_held()
-        records = read_records(blocks, self.clocks[chunk.source], chunk.start, _DETAILS, account)
+        records = read_records(blocks, self.clocks[chunk.source], chunk.start, _KINDS, account)
         observed = observe_chunk(records, chunk, self.selection, overview, minutes)
         bucket_of: dict[tuple[str, int], list[Entry]] = {}
         for heard in drop_repeats(observed):

@@ -10,7 +10,7 @@ from datetime import datetime
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from kafkatool.core.statelog.lines.details import number, numbers, recovery_state
+from kafkatool.core.statelog.lines.details import Details, number, numbers, recovery_state
 from kafkatool.core.statelog.sources.chunks import Record
 
 orjson: ModuleType | None
@@ -83,7 +83,9 @@ def as_json(row: Mapping[str, Any]) -> bytes:
     return written
 
 
-def rows(record: Record, source: str, line: int, *, utc: bool, continuation: bool = True) -> Iterator[dict[str, Any]]:
+def rows(
+    record: Record[Details], source: str, line: int, *, utc: bool, continuation: bool = True
+) -> Iterator[dict[str, Any]]:
     """Yield one row for each partition the record names, one if it names none. Bytes that are no UTF-8 become U+FFFD."""
     details, text = record.details, record.line
     shape = details.shape

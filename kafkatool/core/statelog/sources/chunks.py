@@ -7,9 +7,8 @@ decides nothing but how the work is shared out. Chunks are made on the driver fr
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from kafkatool.core.statelog.lines.details import Details
 from kafkatool.core.statelog.lines.grammar import TIME_LENGTH
 from kafkatool.core.statelog.lines.selection import Counts
 from kafkatool.core.statelog.lines.shapes import ONE_DIGIT, ByShape, Shape
@@ -32,17 +31,28 @@ class Chunk(NamedTuple):
     end: int
 
 
-class Record(NamedTuple):
-    """One record. ``time`` is UTC if the log's clock is known, else local; ``tail`` the lines that follow it.
+class HasShape(Protocol):
+    """What is known of all lines of a shape."""
 
-    ``line_number`` counts within the chunk from 0. (time, source, offset) is the total order (SCL-10X).
+    @property
+    def shape(self) -> Shape: ...
+
+
+Known = TypeVar("Known", bound=HasShape)
+
+
+class Record(NamedTuple, Generic[Known]):
+    """One record, and what is known of lines of its shape.
+
+    ``time`` is UTC if the log's clock is known, else local; ``tail`` the lines that follow it. ``line_number`` counts
+    within the chunk from 0. (time, source, offset) is the total order (SCL-10X).
     """
 
     time: bytes
     offset: int
     line_number: int
     line: bytes
-    details: Details
+    details: Known
     tail: tuple[bytes, ...]
 
 
@@ -92,8 +102,8 @@ def cut_chunks(sources: Sequence[Source], chunk_bytes: int = CHUNK_BYTES) -> lis
 
 
 def read_records(
-    blocks: Iterable[bytes], clock: Clock | None, start: int, store: ByShape[Details], account: ChunkAccount
-) -> Iterator[Record]:
+    blocks: Iterable[bytes], clock: Clock | None, start: int, store: ByShape[Known], account: ChunkAccount
+) -> Iterator[Record[Known]]:
     """Yield the records of a chunk that starts at that offset of its log, in the order they stand there.
 
     ``blocks`` are its bytes, in pieces of whole lines. Every line is counted into ``account`` when the iteration is over
@@ -102,7 +112,7 @@ def read_records(
     counts = account.counts
     offset = start
     known, learn = store.known.get, store.learn
-    head: Record | None = None
+    head: Record[Known] | None = None
     tail: list[bytes] = []
     at = -1
     records = without_partition = 0

@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 import pytest
 
 from kafkatool.core.statelog.history import overview as overviews
+from kafkatool.core.statelog.history.line_kinds import LineKind
 from kafkatool.core.statelog.history.observations import Heard
 from kafkatool.core.statelog.history.overview import Overview, observe_chunk
 from kafkatool.core.statelog.lines import shapes
-from kafkatool.core.statelog.lines.details import Details, find_details
 from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.lines.shapes import ByShape
 from kafkatool.core.statelog.sources.chunks import Chunk, ChunkAccount, read_records
@@ -23,7 +23,7 @@ LONG = 200
 def observed(text: bytes, selection: Selection) -> tuple[list[Heard], Overview, Counter[bytes]]:
     """Return what is heard in a chunk of that text, its overview and its minutes."""
     overview, minutes = Overview(), Counter[bytes]()
-    records = read_records([text], None, 0, ByShape(find_details), ChunkAccount())
+    records = read_records([text], None, 0, ByShape(LineKind), ChunkAccount())
     heard = list(observe_chunk(records, Chunk(0, 0, 0, len(text)), selection, overview, minutes))
     return heard, overview, minutes
 
@@ -53,19 +53,19 @@ def kinds(monkeypatch: pytest.MonkeyPatch) -> Kinds:
     """Count kinds as they come and go."""
     counted = Kinds()
 
-    class Counted(overviews._Kind):  # noqa: SLF001 -- nobody else knows how many there are
+    class Counted(overviews._Met):  # noqa: SLF001 -- nobody else knows how many there are
         __slots__ = ()
 
-        def __init__(self, details: Details, line: bytes) -> None:
+        def __init__(self, kind: LineKind, overview: Overview) -> None:
             counted.made += 1
             counted.held += 1
             counted.most_held = max(counted.most_held, counted.held)
-            super().__init__(details, line)
+            super().__init__(kind, overview)
 
         def __del__(self) -> None:
             counted.held -= 1
 
-    monkeypatch.setattr(overviews, "_Kind", Counted)
+    monkeypatch.setattr(overviews, "_Met", Counted)
     return counted
 
 
