@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 
 Item = TypeVar("Item")
 
-SHARES_LEFT: Final = 4
+SHARES_LEFT: Final = 2
 """A task gets this part, for each task that runs beside it, of the items left."""
 
 

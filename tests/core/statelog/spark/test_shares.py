@@ -17,5 +17,5 @@ def test_each_item_is_in_one_share_and_no_share_is_more_than_its_part_of_what_is
 
 
 def test_few_items_have_a_task_each_and_of_many_the_last_ones_do() -> None:
-    assert [len(share) for share in shared_out(range(8), 2)] == [1] * 8
-    assert [len(share) for share in shared_out(range(66), 2)] == [8, 7, 6, 5, 5, 4, 3, 3, 3, 2, 2, 2, 2, *[1] * 14]
+    assert [len(share) for share in shared_out(range(7), 2)] == [1] * 7
+    assert [len(share) for share in shared_out(range(66), 2)] == [16, 12, 9, 7, 5, 4, 3, 2, 2, *[1] * 6]
