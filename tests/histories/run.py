@@ -22,8 +22,9 @@ from kafkatool.core.errors import KafkatoolError
 from tests.faults.world import BROKERS
 from tests.histories import nemesis, workload
 from tests.histories.analyser.verdict import CLEAN, Verdict, judge
-from tests.histories.clients import facts, values
+from tests.histories.clients import values
 from tests.histories.clients.librdkafka import Cell, warnings_in
+from tests.histories.crew import PROCESSES, Crew, Task
 from tests.histories.final import read_everything
 from tests.histories.frames.doors import Doors
 from tests.histories.frames.record import Record
@@ -93,27 +94,29 @@ class Run:
             if self._cell.transactional:
                 nemesis.create_topic(self._stage, values.topic_of(workload.OUTPUTS[0]), values.PARTITIONS)
             nemesis.settle(self._stage)
-            threads = [
-                threading.Thread(target=self._guarded, args=(self._work, n), daemon=True) for n in range(WORKERS)
-            ]
-            threads.append(threading.Thread(target=self._guarded, args=(self._go_on_creating,), daemon=True))
+            threads = [threading.Thread(target=self._guarded, args=(self._go_on_creating,), daemon=True)]
             if self._stage.doors is not None:
                 threads.append(
                     threading.Thread(target=self._guarded, args=(self._meddle, self._stage.doors), daemon=True)
                 )
             for thread in threads:
                 thread.start()
+            warned = self._file.with_name("clients.log")
+            task = Task(WORKERS, self._seed, self._stage.bootstrap, self._cell, warned)
             try:
-                self._disturb(2 * operations, pause_s)
+                with Crew(task, self._keys, self._writer) as crew:
+                    self._disturb(crew, 2 * operations, pause_s)
+                    # A client that hangs is left: its operation was never answered.
+                    if stuck := crew.dismiss(_LEAVING_S):
+                        print(f"{stuck} of {PROCESSES} processes of clients stood still, and were ended", flush=True)
             finally:
                 self._stop.set()
-                over = time.monotonic() + _LEAVING_S
-                for thread in threads:  # one that hangs in its client is left: its operation was never answered
-                    thread.join(max(0.0, over - time.monotonic()))
+                for thread in threads:
+                    thread.join()
             if self._troubles:
                 raise self._troubles[0]
             nemesis.settle(self._stage)
-            keys = self._keys.all + (list(workload.OUTPUTS) if self._cell.transactional else [])
+            keys = self._keys.all() + (list(workload.OUTPUTS) if self._cell.transactional else [])
             groups = [workload.GROUP] if self._cell.via == "subscribe" else []
             groups += [f"transformers-{WORKERS}"] if self._cell.transactional else []
             read_everything(self._stage.bootstrap, self._cell, self._writer, keys, groups)
@@ -125,17 +128,8 @@ class Run:
             self._troubles.append(e)
             self._stop.set()
 
-    def _work(self, number: int) -> None:
-        workload.Worker(
-            number, WORKERS, self._seed, self._stage.bootstrap, self._cell, self._keys, self._writer, self._facts
-        ).run(self._stop)
-
-    def _facts(self, what: str, keys: Sequence[int]) -> dict[int, Any]:
-        bootstrap = self._stage.bootstrap
-        return dict(facts.ask_ends(bootstrap, keys) if what == "ends" else facts.ask_committed(bootstrap, what, keys))
-
     def _create_topics(self) -> None:
-        while self._created < (max(self._keys.all) + 1 + _AHEAD) // values.PARTITIONS:
+        while self._created < (max(self._keys.all()) + 1 + _AHEAD) // values.PARTITIONS:
             nemesis.create_topic(self._stage, values.topic_of(self._created * values.PARTITIONS), values.PARTITIONS)
             self._created += 1
 
@@ -154,7 +148,7 @@ class Run:
                 return
             nemesis.meddle(doors, chance, number, self._writer, self._stop)
 
-    def _disturb(self, lines: int, pause_s: float) -> None:
+    def _disturb(self, crew: Crew, lines: int, pause_s: float) -> None:
         plan = itertools.islice(self._stage.plan(self._seed, self._kinds), self._steps)
         begun = time.monotonic()
         for number, step in enumerate(plan):
@@ -173,6 +167,7 @@ class Run:
             if self._writer.count > seen:
                 seen, moved = self._writer.count, time.monotonic()
             assert time.monotonic() - moved < _STALLED_S, "no operation ends any more"
+            assert not crew.failed, "a worker failed"
             return seen >= lines
 
         self._await(done)

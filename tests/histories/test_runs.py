@@ -1,18 +1,23 @@
 """A run on our brokers while one of them is killed, and the same workload on real Kafka: nothing that is not allowed."""
 
+import signal
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.compat import real_kafka
 from tests.histories import nemesis
+from tests.histories import run as histories_run
 from tests.histories.analyser.verdict import Verdict
 from tests.histories.clients.librdkafka import Cell
 from tests.histories.frames.doors import Doors
 from tests.histories.frames.record import Record, read_frames
 from tests.histories.history import read_file
 from tests.histories.run import run
+from tests.waiting import eventually
 
 
 def _judged(
@@ -33,6 +38,28 @@ def _judged(
 def _begun(directory: Path) -> list[str]:
     faults = read_file(directory / "history.jsonl").faults
     return [told.rpartition(" ")[0] for line in faults if line["value"]["begins"] for told in line["value"]["faults"]]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.spec("HIS-10")
+def test_clients_that_stand_still_for_good_end_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As all of a process do when one has locked itself up with the interpreter in hand."""
+    monkeypatch.setattr(histories_run, "_LEAVING_S", 10)
+    stage = nemesis.OurStage(tmp_path / "cluster")
+    stopped = threading.Thread(target=_stop_one, args=(tmp_path / "history.jsonl",))
+    stopped.start()
+    verdict = _judged(stage, tmp_path, Cell("subscribe", "idempotent"), 0, operations=600)
+    stopped.join()
+    assert not verdict.unallowed, list(verdict.lines())
+    assert verdict.too_little is None
+
+
+def _stop_one(history: Path) -> None:
+    """Stop one of the processes of clients when they are at work."""
+    eventually(lambda: history.exists() and history.read_bytes().count(b"\n") > 200, "operations", 120)
+    of_clients = [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
+    of_clients[0].send_signal(signal.SIGSTOP)
 
 
 @pytest.mark.slow

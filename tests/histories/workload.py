@@ -8,8 +8,7 @@ from typing import Any, Final, Protocol
 from confluent_kafka import KafkaException
 
 from tests.histories.clients.librdkafka import Cell, Client, Ended, Runs
-from tests.histories.history import FAIL, INFO, OK
-from tests.histories.writer import HistoryWriter
+from tests.histories.history import FAIL, INFO, OK, Process
 
 ACTIVE: Final = 8
 VALUES_A_KEY: Final = 256  # then another takes its place
@@ -19,14 +18,8 @@ OUTPUTS: Final = (1_000_000, 1_000_001)  # keys that consume-transform-produce w
 _SOURCES_A_TRANSACTION: Final = 6
 
 
-class Topics(Protocol):
-    """Makes topics; returns when records can be sent to them."""
-
-    def create(self, key: int) -> None: ...
-
-
 class Keys:
-    """The keys of a run: a few are active, each twice as likely as the one before; full ones retire."""
+    """The keys of a run, of which a few are active; full ones retire."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -34,20 +27,17 @@ class Keys:
         self._counts = dict.fromkeys(self._active, 0)
         self._next_value = 1
 
-    @property
     def all(self) -> list[int]:
         with self._lock:
             return sorted(self._counts)
 
-    @property
     def active(self) -> list[int]:
         with self._lock:
             return list(self._active)
 
-    def draw(self, chance: random.Random) -> tuple[int, int]:
-        """Return a key and the next value for it."""
+    def draw(self, place: int) -> tuple[int, int]:
+        """Return the active key in that place, and the next value for it."""
         with self._lock:
-            place = chance.choices(range(ACTIVE), [1 << n for n in range(ACTIVE)])[0]
             key = self._active[place]
             self._counts[key] += 1
             if self._counts[key] == VALUES_A_KEY:
@@ -65,6 +55,18 @@ class Keys:
         return self._next_value - 1
 
 
+def draw_place(chance: random.Random) -> int:
+    """Draw the place of an active key, each twice as likely as the one before."""
+    return chance.choices(range(ACTIVE), [1 << n for n in range(ACTIVE)])[0]
+
+
+class Writer(Protocol):
+    """Where workers write what they do: a HistoryWriter, or one in another process."""
+
+    def write(self, process: Process, kind: str, f: str, value: Any = None, **more: Any) -> None: ...
+    def now(self) -> int: ...
+
+
 class Worker:
     """One thread's processes, one after the other: each ends with an operation whose outcome is unknown, or a crash."""
 
@@ -76,7 +78,7 @@ class Worker:
         bootstrap: str,
         cell: Cell,
         keys: Keys,
-        writer: HistoryWriter,
+        writer: Writer,
         facts: Callable[[str, Sequence[int]], dict[int, Any]],
     ) -> None:
         self._chance = random.Random(f"{seed}-{number}")
@@ -113,7 +115,7 @@ class Worker:
             )
         except KafkaException:
             return  # its coordinator cannot be reached just now: another attempt follows
-        self._take_keys(self._client, self._keys.active, from_start=True)
+        self._take_keys(self._client, self._keys.active(), from_start=True)
 
     def _records_a_poll(self) -> int:
         if self._transforms:
@@ -150,7 +152,7 @@ class Worker:
     def _operate(self, client: Client) -> None:
         drawn = self._chance.random()
         if drawn < 1 / 64:
-            active = self._keys.active
+            active = self._keys.active()
             count = self._chance.randint(2, len(active))
             self._take_keys(client, sorted(self._chance.sample(active, count)), from_start=self._chance.random() < 0.1)
         elif drawn < 1 / 64 + 1 / 200:
@@ -174,7 +176,7 @@ class Worker:
 
     def _ask(self, client: Client) -> None:
         f = self._chance.choice(["ends", "committed"]) if client.group else "ends"
-        keys = self._keys.active
+        keys = self._keys.active()
         self._write("invoke", f)
         try:
             told = self._facts(f if f == "ends" else str(client.group), keys)
@@ -191,7 +193,7 @@ class Worker:
                 if self._subscribes and not self._cell.transactional:
                     asked.append(["offsets", None])
             else:
-                asked.append(["send", *self._keys.draw(self._chance)])
+                asked.append(["send", *self._keys.draw(draw_place(self._chance))])
         kinds = {part[0] for part in asked}
         if self._cell.transactional:
             if self._subscribes and "poll" in kinds:

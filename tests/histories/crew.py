@@ -1,0 +1,134 @@
+"""The workers of a run, some in each of a few processes.
+
+A client that has locked itself up may keep its process's interpreter (docs/known-faults.md). Then a few workers stand still
+and what they had begun is never answered, but the run goes on.
+"""
+
+import multiprocessing
+import os
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from multiprocessing.managers import BaseManager
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
+
+from tests.histories.clients import facts
+from tests.histories.clients.librdkafka import Cell, warnings_in
+from tests.histories.history import Process
+from tests.histories.workload import Keys, Worker
+from tests.histories.writer import HistoryWriter
+
+PROCESSES: Final = 4
+_SPAWN: Final = multiprocessing.get_context("spawn")  # not forked: this process has threads of clients
+
+
+class Task(NamedTuple):
+    """What the workers of a run are told. ``warned`` is the file of what their consumers warn of."""
+
+    workers: int
+    seed: int
+    bootstrap: str
+    cell: Cell
+    warned: Path
+
+
+class Crew:
+    """Workers at work. A context manager: at its end all processes are gone."""
+
+    def __init__(self, task: Task, keys: Keys, writer: HistoryWriter) -> None:
+        shared = BaseManager(address=None, ctx=_SPAWN)
+        shared.register("keys", callable=lambda: keys, exposed=("draw", "value", "active"))
+        shared.register("writer", callable=lambda: writer, exposed=("write",))
+        server: Any = shared.get_server()
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self._members: list[tuple[SpawnProcess, Connection]] = []
+        for number in range(PROCESSES):
+            theirs, ours = _SPAWN.Pipe(duplex=False)
+            numbers = range(number, task.workers, PROCESSES)
+            process = _SPAWN.Process(target=_work, args=(task, numbers, server.address, theirs), daemon=True)
+            process.start()
+            theirs.close()
+            self._members.append((process, ours))
+
+    @property
+    def failed(self) -> bool:
+        """Tell if a process ended by an error of ours; what it was stands in its output."""
+        return any(process.exitcode not in (None, 0) for process, _ in self._members)
+
+    def dismiss(self, seconds: float) -> int:
+        """Have all end what they do. Return how many processes did not within that time, and were ended."""
+        over = time.monotonic() + seconds
+        for _, ours in self._members:
+            ours.close()
+        for process, _ in self._members:
+            process.join(max(over - time.monotonic(), 0.0))
+        stuck = [process for process, _ in self._members if process.exitcode is None]
+        for process in stuck:
+            process.kill()
+            process.join()
+        return len(stuck)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for process, _ in self._members:
+            process.kill()
+            process.join()
+
+
+class _Writer:
+    """The run's history, from another process."""
+
+    def __init__(self, shared: Any) -> None:
+        self._shared = shared
+
+    def write(self, process: Process, kind: str, f: str, value: Any = None, **more: Any) -> None:
+        """Append a line there; returns when it is in the file."""
+        self._shared.write(process, kind, f, value, **more)
+
+    def now(self) -> int:
+        """Return the time, which all processes of a machine have in common."""
+        return time.monotonic_ns()
+
+
+def _work(task: Task, numbers: Sequence[int], address: Any, until_closed: Connection) -> None:
+    """Let these workers work until the run closes its end, or is gone; ends this process."""
+    shared = BaseManager(address=address, ctx=_SPAWN)
+    shared.register("keys")
+    shared.register("writer")
+    shared.connect()
+    stop = threading.Event()
+    errors: list[BaseException] = []
+
+    def ask(what: str, keys: Sequence[int]) -> dict[int, Any]:
+        if what == "ends":
+            return dict(facts.ask_ends(task.bootstrap, keys))
+        return dict(facts.ask_committed(task.bootstrap, what, keys))
+
+    def run(number: int) -> None:
+        members: Any = shared
+        keys, writer = members.keys(), _Writer(members.writer())
+        try:
+            Worker(number, task.workers, task.seed, task.bootstrap, task.cell, keys, writer, ask).run(stop)
+        except BaseException as e:  # noqa: BLE001  # a worker's end is the run's
+            traceback.print_exc()
+            errors.append(e)
+            stop.set()
+
+    with warnings_in(task.warned):
+        threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in numbers]
+        for thread in threads:
+            thread.start()
+        with suppress(EOFError, OSError):
+            while not until_closed.poll(0.1) and not stop.is_set():
+                pass
+        stop.set()
+        for thread in threads:
+            thread.join()
+    os._exit(bool(errors))  # no thread of a client that hangs keeps it
