@@ -17,6 +17,7 @@ from multiprocessing.managers import BaseManager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
+from kafkatool.broker.embedded.ports import HOST
 from tests.histories.clients import facts
 from tests.histories.clients.librdkafka import Cell, warnings_in
 from tests.histories.history import Process
@@ -24,6 +25,11 @@ from tests.histories.workload import Keys, Worker
 from tests.histories.writer import HistoryWriter
 
 PROCESSES: Final = 4
+LEAVING_S: Final = 150
+"""As long may workers take for what they have begun, when they are dismissed."""
+
+_STUCK: Final = 3  # how a process ends of which a worker has not left by then
+_ANSWER_S: Final = 10
 _SPAWN: Final = multiprocessing.get_context("spawn")  # not forked: this process has threads of clients
 
 
@@ -35,16 +41,18 @@ class Task(NamedTuple):
     bootstrap: str
     cell: Cell
     warned: Path
+    leaving_s: float
 
 
 class Crew:
     """Workers at work. A context manager: at its end all processes are gone."""
 
     def __init__(self, task: Task, keys: Keys, writer: HistoryWriter) -> None:
-        shared = BaseManager(address=None, ctx=_SPAWN)
+        self._leaving_s = task.leaving_s
+        shared = BaseManager(address=(HOST, 0), ctx=_SPAWN)
         shared.register("keys", callable=lambda: keys, exposed=("draw", "value", "active"))
         shared.register("writer", callable=lambda: writer, exposed=("write",))
-        server: Any = shared.get_server()
+        server: Any = shared.get_server()  # not stopped: at its end it would take sys.stdout from whoever has it
         threading.Thread(target=server.serve_forever, daemon=True).start()
         self._members: list[tuple[SpawnProcess, Connection]] = []
         for number in range(PROCESSES):
@@ -58,20 +66,21 @@ class Crew:
     @property
     def failed(self) -> bool:
         """Tell if a process ended by an error of ours; what it was stands in its output."""
-        return any(process.exitcode not in (None, 0) for process, _ in self._members)
+        return any(process.exitcode not in (None, 0, _STUCK) for process, _ in self._members)
 
-    def dismiss(self, seconds: float) -> int:
-        """Have all end what they do. Return how many processes did not within that time, and were ended."""
-        over = time.monotonic() + seconds
+    def dismiss(self) -> int:
+        """Have all end what they do. Return in how many processes some did not, and were left.
+
+        RuntimeError if a worker failed.
+        """
+        over = time.monotonic() + self._leaving_s + _ANSWER_S
         for _, ours in self._members:
             ours.close()
         for process, _ in self._members:
             process.join(max(over - time.monotonic(), 0.0))
-        stuck = [process for process, _ in self._members if process.exitcode is None]
-        for process in stuck:
-            process.kill()
-            process.join()
-        return len(stuck)
+        if self.failed:
+            raise RuntimeError("a worker failed")
+        return sum(process.exitcode != 0 for process, _ in self._members)
 
     def __enter__(self) -> Self:
         return self
@@ -113,8 +122,8 @@ def _work(task: Task, numbers: Sequence[int], address: Any, until_closed: Connec
 
     def run(number: int) -> None:
         members: Any = shared
-        keys, writer = members.keys(), _Writer(members.writer())
         try:
+            keys, writer = members.keys(), _Writer(members.writer())
             Worker(number, task.workers, task.seed, task.bootstrap, task.cell, keys, writer, ask).run(stop)
         except BaseException as e:  # noqa: BLE001  # a worker's end is the run's
             traceback.print_exc()
@@ -129,6 +138,8 @@ def _work(task: Task, numbers: Sequence[int], address: Any, until_closed: Connec
             while not until_closed.poll(0.1) and not stop.is_set():
                 pass
         stop.set()
+        over = time.monotonic() + task.leaving_s
         for thread in threads:
-            thread.join()
-    os._exit(bool(errors))  # no thread of a client that hangs keeps it
+            thread.join(max(over - time.monotonic(), 0.0))
+    # Not as Python ends: a thread of a client that hangs would keep it.
+    os._exit(1 if errors else _STUCK if any(thread.is_alive() for thread in threads) else 0)

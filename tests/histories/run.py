@@ -24,7 +24,7 @@ from tests.histories import nemesis, workload
 from tests.histories.analyser.verdict import CLEAN, Verdict, judge
 from tests.histories.clients import values
 from tests.histories.clients.librdkafka import Cell, warnings_in
-from tests.histories.crew import PROCESSES, Crew, Task
+from tests.histories.crew import LEAVING_S, PROCESSES, Crew, Task
 from tests.histories.final import read_everything
 from tests.histories.frames.doors import Doors
 from tests.histories.frames.record import Record
@@ -35,7 +35,6 @@ from tests.histories.writer import Header, HistoryWriter
 WORKERS: Final = 24  # of which half wait for a leader that is away, most of the time
 _AHEAD: Final = 8  # keys whose topics are there before they are needed
 _STALLED_S: Final = 300
-_LEAVING_S: Final = 150
 _FROZEN_S: Final = 180
 _BETWEEN_FRAMES_S: Final = 0.3
 
@@ -83,6 +82,7 @@ class Run:
         self._keys = workload.Keys()
         self._file = file
         self._writer = HistoryWriter(file, header(seed, stage, cell, steps))
+        self._calm = threading.Event()  # no more faults
         self._stop = threading.Event()
         self._created = 0
         self._troubles: list[BaseException] = []
@@ -102,17 +102,20 @@ class Run:
             for thread in threads:
                 thread.start()
             warned = self._file.with_name("clients.log")
-            task = Task(WORKERS, self._seed, self._stage.bootstrap, self._cell, warned)
+            task = Task(WORKERS, self._seed, self._stage.bootstrap, self._cell, warned, LEAVING_S)
             try:
                 with Crew(task, self._keys, self._writer) as crew:
-                    self._disturb(crew, 2 * operations, pause_s)
+                    try:
+                        self._disturb(crew, 2 * operations, pause_s)
+                    finally:
+                        self._calm.set()
                     # A client that hangs is left: its operation was never answered.
-                    if stuck := crew.dismiss(_LEAVING_S):
-                        print(f"{stuck} of {PROCESSES} processes of clients stood still, and were ended", flush=True)
+                    if stuck := crew.dismiss():
+                        print(f"clients of {stuck} of {PROCESSES} processes stood still, and were ended", flush=True)
             finally:
                 self._stop.set()
                 for thread in threads:
-                    thread.join()
+                    thread.join(LEAVING_S)
             if self._troubles:
                 raise self._troubles[0]
             nemesis.settle(self._stage)
@@ -126,6 +129,7 @@ class Run:
             what(*arguments)
         except BaseException as e:  # noqa: BLE001  # a thread's end is the run's
             self._troubles.append(e)
+            self._calm.set()
             self._stop.set()
 
     def _create_topics(self) -> None:
@@ -144,16 +148,16 @@ class Run:
         """Do something to a request, and then to another."""
         chance = random.Random(f"{self._seed}-frames")
         for number in itertools.count():
-            if self._stop.wait(_BETWEEN_FRAMES_S):
+            if self._calm.wait(_BETWEEN_FRAMES_S):
                 return
-            nemesis.meddle(doors, chance, number, self._writer, self._stop)
+            nemesis.meddle(doors, chance, number, self._writer, self._calm)
 
     def _disturb(self, crew: Crew, lines: int, pause_s: float) -> None:
         plan = itertools.islice(self._stage.plan(self._seed, self._kinds), self._steps)
         begun = time.monotonic()
         for number, step in enumerate(plan):
             self._stop.wait(pause_s)
-            if self._stop.is_set() or (self._writer.count >= lines and number >= self._least):
+            if self._stop.is_set() or crew.failed or (self._writer.count >= lines and number >= self._least):
                 break
             print(
                 f"[{time.monotonic() - begun:6.1f} s, {self._writer.count // 2} operations] {number}: {step}",

@@ -42,15 +42,18 @@ def _begun(directory: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.spec("HIS-10")
-def test_clients_that_stand_still_for_good_end_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.spec("HIS-8")
+def test_clients_that_stand_still_for_good_end_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """As all of a process do when one has locked itself up with the interpreter in hand."""
-    monkeypatch.setattr(histories_run, "_LEAVING_S", 10)
+    monkeypatch.setattr(histories_run, "LEAVING_S", 10)
     stage = nemesis.OurStage(tmp_path / "cluster")
     stopped = threading.Thread(target=_stop_one, args=(tmp_path / "history.jsonl",))
     stopped.start()
     verdict = _judged(stage, tmp_path, Cell("subscribe", "idempotent"), 0, operations=600)
     stopped.join()
+    assert "clients of 1 of 4 processes stood still" in capsys.readouterr().out
     assert not verdict.unallowed, list(verdict.lines())
     assert verdict.too_little is None
 

@@ -21,8 +21,9 @@ _DIGIT = re.compile(r"\d")
 class LineKind:
     """All lines of one shape. Found once for a shape, and kept by whoever keeps shapes.
 
-    ``who_of`` and ``words_of`` take from a line the pieces in which all of ``wrote_of``, and of what it says, stands; the
-    second has all of the first. ``met`` is for whoever counts lines: what was met of this kind so far.
+    ``who_of`` and ``words_of`` take from a line the pieces in which all of ``wrote_of``, and of what it says, stands. Who
+    wrote a line is part of what it says, so its words alone tell that, too. ``met`` is for whoever counts lines: what was
+    met of this kind so far.
     """
 
     __slots__ = ("met", "name_at", "shape", "statement", "tells_isr", "who_of", "words_of", "wrote_of")

@@ -134,7 +134,7 @@ def observe_chunk(
         if in_time:
             in_minute += 1
             of_kind.in_time += 1
-        statement = kind.statement
+        statement = kind.statement if in_time or time <= end else None  # what comes later changes nothing
         if statement is not None:
             words = kind.words_of(line)
             known = of_kind.said.get(words)
@@ -155,7 +155,7 @@ def observe_chunk(
         if in_time and so_far[3] is not minute:
             so_far[3] = minute
             of_kind.seen.add((so_far[4][0], time[:HOUR_LENGTH]))
-        if statement is None or time > end:
+        if statement is None:
             continue
         if statement.explains:
             said = statement.explained(said, record)

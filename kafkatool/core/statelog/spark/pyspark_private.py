@@ -9,6 +9,7 @@ changed.
 
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -132,9 +133,14 @@ def forget(context: Any | None) -> None:
     if context is not None:
         updates, context._accumulatorServer = context._accumulatorServer, None
         if updates is not None:
-            threading.Thread(target=updates.shutdown, daemon=True).start()  # it takes a second to notice
+            threading.Thread(target=_shut_down, args=(updates,), daemon=True).start()  # it takes a second to notice
         context._jsc = None  # stop() would wait for the JVM
         context.stop()
     if SparkContext._gateway is not None:
         SparkContext._gateway.close()
     SparkContext._gateway = SparkContext._jvm = None
+
+
+def _shut_down(updates: Any) -> None:
+    with suppress(OSError):  # the directory that its socket is in is being removed meanwhile
+        updates.shutdown()

@@ -1,14 +1,15 @@
 """Spark for the length of one command: no shell scripts, no SQL session, no web pages, nothing left behind.
 
 The JVM is run directly, with a class-data archive where one has been made (``archive``), and comes up in a thread of
-its own while the caller still looks into its files. With a ``local`` master every socket is on loopback and the JVM is
-killed at the end, since a clean stop takes a second and all it would tidy is in our own directory. ``pyspark`` is
-imported only when a job is started.
+its own while the caller still looks into its files. With a ``local`` master every socket is on loopback, or a file in our
+own directory, which nobody else may enter; and the JVM is killed at the end, since a clean stop takes a second and all it
+would tidy is in that directory. ``pyspark`` is imported only when a job is started.
 """
 
 import logging
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -338,15 +339,24 @@ class Spark(AbstractContextManager["Spark"]):
 def _sockets(directory: Path) -> dict[str, str]:
     """Return the settings by which workers are spoken to through sockets that are files of ours (from Spark 4.1 on).
 
-    Through TCP every task stands still for 40 ms: what it is to do comes in several segments, of which each waits until
-    the one before is acknowledged, and the other side puts that off. A name that is too long for a socket leaves it so.
+    Through TCP what a task is to do comes in several segments, of which one waits until the one before is acknowledged, and
+    the other side puts that off by 40 ms. It stays so where a name is too long for a socket, or the disk takes none. No
+    secret is exchanged through files: ``directory`` must be nobody else's.
     """
-    if len(os.fsencode(directory)) + SOCKET_NAME > LONGEST_SOCKET:
-        return {}
-    return {
-        "spark.python.unix.domain.socket.enabled": "true",
-        "spark.python.unix.domain.socket.dir": str(directory),
-    }
+    as_files = len(os.fsencode(directory)) + SOCKET_NAME <= LONGEST_SOCKET and _takes_sockets(directory)
+    settings = {"spark.python.unix.domain.socket.enabled": str(as_files).lower()}
+    return settings | ({"spark.python.unix.domain.socket.dir": str(directory)} if as_files else {})
+
+
+def _takes_sockets(directory: Path) -> bool:
+    probe = directory / "socket"
+    try:
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(str(probe))
+    except OSError:
+        return False
+    probe.unlink()
+    return True
 
 
 def _raise_interrupt(error: BaseException) -> None:

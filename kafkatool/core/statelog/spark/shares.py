@@ -1,4 +1,4 @@
-"""How the items of a job are shared out among Spark's tasks, of which each costs 10 ms beside what it does."""
+"""How the items of a job are shared out among Spark's tasks, of which each costs some time beside what it does."""
 
 from collections.abc import Sequence
 from typing import Final, TypeVar
@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 Item = TypeVar("Item")
 
 SHARES_LEFT: Final = 2
-"""A task gets this part, for each task that runs beside it, of the items left."""
+"""A task gets one part in so many, times the tasks that run at a time, of the items left."""
 
 
 def shared_out(items: Sequence[Item], slots: int) -> list[Sequence[Item]]:

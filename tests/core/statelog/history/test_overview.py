@@ -98,3 +98,24 @@ def test_lines_too_long_to_be_met_again_are_not_held_and_push_out_nothing(kinds:
     assert kinds.made == len(long_lines) + 1
     assert kinds.most_held == 2
     assert overview.brokers[1].lines == 2 * len(long_lines)
+
+
+@pytest.mark.spec("SCL-22X")
+def test_what_lines_say_after_the_end_that_is_asked_for_is_not_held(
+    text: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[overviews._Met] = []  # noqa: SLF001 -- as above
+
+    class Kept(overviews._Met):  # noqa: SLF001
+        __slots__ = ()
+
+        def __init__(self, kind: LineKind, overview: Overview) -> None:
+            super().__init__(kind, overview)
+            made.append(self)
+
+    monkeypatch.setattr(overviews, "_Met", Kept)
+    heard, overview, _ = observed(text, Selection(end_time="2001-01-01 00:00:00,000"))
+    assert not heard
+    assert overview.brokers
+    assert made
+    assert not any(met.said or met.named for met in made)

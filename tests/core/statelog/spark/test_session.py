@@ -1,5 +1,6 @@
 """Spark as we start it: errors come back as ours, sockets are on loopback, nothing is left."""
 
+import errno
 import io
 import os
 import socket
@@ -8,13 +9,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
+import pyspark
 import pytest
 from py4j.clientserver import ClientServerConnection
 
 import kafkatool
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.statelog.spark.jvm import SparkError, python_path
-from kafkatool.core.statelog.spark.session import LONGEST_SOCKET, SOCKET_NAME, Spark
+from kafkatool.core.statelog.spark.session import LONGEST_SOCKET, SOCKET_NAME, Spark, _sockets
 
 
 def refuse(item: int) -> int:
@@ -111,4 +113,18 @@ def test_workers_are_spoken_to_through_files_of_ours_where_a_name_has_room(room:
         directory.mkdir()
         with Spark("local[1]", directory) as spark:
             assert spark.map(refuse, [1]) == [2]
-            assert bool(list(directory.glob(".*.sock"))) is as_files
+            known = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 1)
+            assert bool(list(directory.glob(".*.sock"))) is (as_files and known)
+
+
+@pytest.mark.spec("SCL-8")
+def test_a_disk_that_takes_no_sockets_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoFile(socket.socket):
+        def bind(self, address: object, /) -> None:
+            raise OSError(errno.EPERM, "Operation not permitted")
+
+    with tempfile.TemporaryDirectory(prefix="kt-", dir="/tmp") as own:
+        assert _sockets(Path(own))["spark.python.unix.domain.socket.dir"] == own
+        assert not list(Path(own).iterdir())
+        monkeypatch.setattr(socket, "socket", NoFile)
+        assert _sockets(Path(own)) == {"spark.python.unix.domain.socket.enabled": "false"}
