@@ -104,7 +104,7 @@ def test_lines_too_long_to_be_met_again_are_not_held_and_push_out_nothing(kinds:
 def test_what_lines_say_after_the_end_that_is_asked_for_is_not_held(
     text: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[overviews._Met] = []  # noqa: SLF001 -- as above
+    made: list[overviews._Met] = []
 
     class Kept(overviews._Met):  # noqa: SLF001
         __slots__ = ()
