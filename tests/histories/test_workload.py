@@ -44,6 +44,7 @@ def test_a_value_travels_and_nothing_else_is_taken_for_one(key: int, value: int,
     assert values.decode(b"7" + data) is None
     assert values.decode(data[:3]) is None
     assert values.decode(None) is None
+    assert values.decode(b" 0") is None, "the checksum of nothing"
 
 
 @pytest.mark.spec("HIS-44")

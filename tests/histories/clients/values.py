@@ -27,6 +27,6 @@ def encode(value: int, key: int, process: int) -> bytes:
 def decode(data: bytes | None) -> int | None:
     """Return the value, None if no process of a run can have sent this."""
     text, _, checksum = (data or b"").rpartition(b" ")
-    if not checksum.isdigit() or int(checksum) != crc32c.crc32c(text):
+    if not text or not checksum.isdigit() or int(checksum) != crc32c.crc32c(text):
         return None
     return int(text.split(b" ")[0])
