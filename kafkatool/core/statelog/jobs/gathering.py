@@ -16,9 +16,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
-from kafkatool.core.statelog.history.line_kinds import LineKind
 from kafkatool.core.statelog.history.observations import Observation, drop_repeats, tell_unclean_starts
-from kafkatool.core.statelog.history.overview import Overview, observe_chunk
+from kafkatool.core.statelog.history.overview import LineKind, Overview, observe_chunk
 from kafkatool.core.statelog.jobs.carrier import Buckets, Carrier, Entry, Logs, Scattered
 from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.lines.shapes import ByShape

@@ -6,9 +6,8 @@ from dataclasses import asdict, dataclass
 import pytest
 
 from kafkatool.core.statelog.history import overview as overviews
-from kafkatool.core.statelog.history.line_kinds import LineKind
 from kafkatool.core.statelog.history.observations import Heard
-from kafkatool.core.statelog.history.overview import Overview, observe_chunk
+from kafkatool.core.statelog.history.overview import LineKind, Overview, observe_chunk
 from kafkatool.core.statelog.lines import shapes
 from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.lines.shapes import ByShape
