@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 
 from kafkatool.broker.embedded import ports as embedded_ports
 from kafkatool.broker.embedded import processes
+from kafkatool.broker.embedded import topics as embedded_topics
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.broker.embedded.cluster_files import ClusterFiles
 from kafkatool.broker.embedded.ports import free_ports
@@ -26,6 +28,7 @@ from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError, KafkatoolError, RefusedError
 from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.messages import create_topics
+from kafkatool.core.security.client_security import ClientSecurity
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.steady import STEADY
@@ -44,7 +47,7 @@ def directory(tmp_path: Path) -> Iterator[Path]:
     kt("cluster", "down", "--dir", str(tmp_path / "cluster"))
 
 
-def test_a_cluster_from_up_to_down(directory: Path) -> None:
+def test_a_cluster_from_up_to_down(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at = ("--dir", str(directory))
     steady = [word for name, value in STEADY.items() for word in ("-o", f"{name}={value}")]
     up = kt("cluster", "up", "--brokers", "2", *at, "-o", "num.io.threads=2", *steady)
@@ -63,6 +66,7 @@ def test_a_cluster_from_up_to_down(directory: Path) -> None:
     assert filled.stdout == "2000 records written to t, and acknowledged by all replicas in sync\n", filled.stderr
     sizes = [sum(f.stat().st_size for f in (directory / "broker-1/data" / f"t-{p}").glob("*.log")) for p in range(3)]
     assert min(sizes) > 500_000 and 2_000_000 < sum(sizes) < 2_100_000, "in turn to each partition"
+    assert filled_before_it_was_heard_of(EmbeddedCluster(directory=directory), "late", monkeypatch) == 1000
     missing = kt("cluster", "fill", "none", *at)
     assert missing.returncode == 1 and "UNKNOWN_TOPIC_OR_PARTITION" in missing.stderr
 
@@ -90,6 +94,23 @@ def test_a_cluster_from_up_to_down(directory: Path) -> None:
     assert nobody.returncode == 1 and "no broker of the cluster answers (kt cluster up)" in nobody.stderr
     ended = json.loads(kt("cluster", "status", *at, "--output", "json").stdout)
     assert ended["controller"] is None and all(b["pid"] is None for b in ended["brokers"])
+
+
+def filled_before_it_was_heard_of(cluster: EmbeddedCluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Have a topic made when all brokers have been asked for it; return how many records it was filled with."""
+    asked: list[int] = []
+    connect = embedded_topics._connect  # noqa: SLF001 -- so that it is known when all were asked
+
+    def counted(port: int, security: ClientSecurity | None) -> Connection:
+        asked.append(port)
+        return connect(port, security)
+
+    with monkeypatch.context() as patch, ThreadPoolExecutor() as pool:
+        patch.setattr(embedded_topics, "_connect", counted)
+        filling = pool.submit(cluster.fill_topic, topic, 1)
+        eventually(lambda: len(asked) > 2 or filling.done(), "each broker to be asked, and one again")
+        cluster.create_topic(topic)
+        return filling.result()
 
 
 def test_what_runs_on_without_its_files_is_neither_joined_nor_forgotten(directory: Path) -> None:

@@ -21,6 +21,7 @@ _COORDINATOR_VERSION = 2
 _METADATA_VERSION = 5
 _PRODUCE_VERSION = 7
 _TIMEOUT_MS = 30_000
+_HEARD_OF_S = 10
 
 RECORD_BYTES: Final = 1000
 BATCH_RECORDS: Final = 250
@@ -119,17 +120,28 @@ def fill_topic(ports: Mapping[int, int], name: str, megabytes: int, security: "C
 
 
 def _leaders(ports: Mapping[int, int], name: str, security: "ClientSecurity | None") -> dict[int, int]:
-    """Return the leader of each partition, -1 for none, as the first broker that answers knows. Raises RefusedError."""
+    """Return the leader of each partition, -1 for none, as the first broker knows that knows the topic.
+
+    One that was just made all may hear of a moment later. Raises RefusedError.
+    """
     asked = metadata.MetadataRequest(
         topics=[metadata.MetadataRequestTopic(topic=name)], allow_auto_topic_creation=False
     )
-    for port in ports.values():
-        with contextlib.suppress(BrokerUnreachableError), _connect(port, security) as connection:
-            (topic,) = connection.send(metadata.API, _METADATA_VERSION, asked).topics
-            if topic.error_code != ErrorCode.NONE:
-                raise RefusedError(f"topic {name}: {ErrorCode(topic.error_code).name}")
-            return {p.partition: p.leader_id for p in topic.partitions}
-    raise RefusedError("no broker of the cluster answers", now="kt cluster up")
+    deadline = time.monotonic() + _HEARD_OF_S
+    while True:
+        last = time.monotonic() > deadline
+        told = None
+        for port in ports.values():
+            with contextlib.suppress(BrokerUnreachableError), _connect(port, security) as connection:
+                (topic,) = connection.send(metadata.API, _METADATA_VERSION, asked).topics
+                if topic.error_code == ErrorCode.NONE:
+                    return {p.partition: p.leader_id for p in topic.partitions}
+                told = ErrorCode(topic.error_code)
+        if told is None:
+            raise RefusedError("no broker of the cluster answers", now="kt cluster up")
+        if last or told is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise RefusedError(f"topic {name}: {told.name}")
+        time.sleep(0.1)
 
 
 def _refusal(
