@@ -180,7 +180,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
            _kinds("commit-lost commit-backwards"), via="subscribe"),
     Mutant(34, "a commit is told before it is replicated", "groups/coordinator.py",
            "            begun = owned.group.offsets.begin(stored) if error is ErrorCode.NONE else 0\n",
-           "            begun = owned.group.offsets.begin(stored) if error is ErrorCode.NONE else 0\n"
+           "            begun = 0\n"
            "            if error is ErrorCode.NONE:\n"
            "                owned.group.offsets.in_force.update({p: Commit(v, -1) for p, v in stored.items()})\n",
            _kinds("commit-backwards resume-skip"), via="subscribe", faults="starve", favoured="starve,starve,starve,starve"),
