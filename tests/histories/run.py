@@ -201,7 +201,8 @@ def run(
 def end_if_frozen() -> None:
     """Tell what each thread does, and end this process, once no thread of Python has run for _FROZEN_S.
 
-    A client that waits for a lock of librdkafka's inside ``assign`` keeps the interpreter, and with it all others.
+    A client that waits for a lock of librdkafka's inside ``assign`` keeps the interpreter. Workers have processes of their
+    own for that; those that read everything at the end are in this one.
     """
 
     def show_life() -> None:

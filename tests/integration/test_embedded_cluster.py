@@ -107,6 +107,7 @@ def filled_before_it_was_heard_of(cluster: EmbeddedCluster, topic: str, monkeypa
 
     with monkeypatch.context() as patch, ThreadPoolExecutor() as pool:
         patch.setattr(embedded_topics, "_connect", counted)
+        patch.setattr(embedded_topics, "_HEARD_OF_S", 120)  # the topic is made in its own time
         filling = pool.submit(cluster.fill_topic, topic, 1)
         eventually(lambda: len(asked) > 2 or filling.done(), "each broker to be asked, and one again")
         cluster.create_topic(topic)

@@ -243,6 +243,10 @@ def observe_chunk(
     _settle(met_once, activity)
     if selection.topic is not None:
         overview.near.update(near_topics(selection.topic, others))
+    _tell_who_wrote(activity, overview)
+
+
+def _tell_who_wrote(activity: dict[Wrote, Activity], overview: Overview) -> None:
     for (actor, controller, epoch), own in activity.items():
         part = Overview(own.first, own.last, {int(actor): own})
         if epoch:
