@@ -140,7 +140,7 @@ class Spark(AbstractContextManager["Spark"]):
                 outcomes = self._collected(function, items)
         except (Py4JError, OSError) as e:
             _raise_interrupt(e)
-            raise SparkError(f"Spark's job failed: {self._last_words()}") from e
+            raise SparkError(f"Spark's job failed: {self._told_by(e)}") from e
         for outcome in outcomes:
             if isinstance(outcome, KafkatoolError):
                 raise outcome
@@ -163,7 +163,7 @@ class Spark(AbstractContextManager["Spark"]):
                 return action(context)
         except (Py4JError, OSError) as e:
             _raise_interrupt(e)
-            raise SparkError(f"Spark's job failed: {self._last_words()}") from e
+            raise SparkError(f"Spark's job failed: {self._told_by(e)}") from e
 
     def stop_cleanly(self) -> None:
         """End Spark as Spark itself does, which takes a second; ``close`` must follow."""
@@ -329,11 +329,28 @@ class Spark(AbstractContextManager["Spark"]):
         """Return the Python that workers run: ours where they are ours, else the one found there."""
         return self._given.get("spark.pyspark.python", sys.executable if self.local else "python3")
 
+    def _told_by(self, error: Exception) -> str:
+        """Return on one line why a job failed: what its exception came from; the log's last words if the JVM is gone.
+
+        Not the log's before the exception: a worker that is let go of in the midst of its work complains there of that.
+        """
+        from py4j.protocol import Py4JError, Py4JJavaError
+
+        if isinstance(error, Py4JJavaError):
+            with suppress(Py4JError, OSError):  # its text is fetched from the JVM
+                return _telling(str(error).replace("\n: ", "\n"))
+        return self._last_words()
+
     def _last_words(self) -> str:
-        """Return the last error in the JVM's log (an exception's line, Python's or Java's, before others), on one line."""
-        lines = [line.strip() for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
-        telling = [line for line in lines if _EXCEPTION.match(line)] or [line for line in lines if "ERROR" in line]
-        return (telling or lines or ["it said nothing"])[-1]
+        """Return the last error in the JVM's log, on one line."""
+        return _telling(self._log.read_text(errors="replace"))
+
+
+def _telling(text: str) -> str:
+    """Return the last line that begins with an exception, Python's or Java's; else the last error, else the last line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if _EXCEPTION.match(line)] or [line for line in lines if "ERROR" in line]
+    return (telling or lines or ["it said nothing"])[-1]
 
 
 def _sockets(directory: Path) -> dict[str, str]:

@@ -7,6 +7,7 @@ import socket
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pyspark
@@ -16,6 +17,7 @@ from py4j.clientserver import ClientServerConnection
 import kafkatool
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.statelog.spark.jvm import SparkError, python_path
+from kafkatool.core.statelog.spark.pyspark_private import jvm
 from kafkatool.core.statelog.spark.session import LONGEST_SOCKET, SOCKET_NAME, Spark, _sockets
 
 
@@ -50,7 +52,17 @@ def test_a_fault_of_ours_is_told_in_one_line(spark: Spark) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.spec("COM-3X")
+def test_a_worker_that_complains_of_a_failed_job_does_not_hide_why_it_failed(spark: Spark) -> None:
+    """As one does that still writes to a JVM which has given it up; it comes to the log through a thread, at any time."""
+
+    def failing(context: Any) -> None:
+        jvm(context).java.lang.System.err.println("BrokenPipeError: [Errno 32] Broken pipe")
+        jvm(context).java.lang.Integer.parseInt("none")
+
+    with pytest.raises(SparkError, match=r'^Spark\'s job failed: java\.lang\.NumberFormatException: .*"none"$'):
+        spark.with_context(failing)
+
+
 def test_py4j_says_nothing_of_a_call_that_was_broken_off(spark: Spark, caplog: pytest.LogCaptureFixture) -> None:
     """As after Ctrl-C, when it cannot even take leave of the JVM."""
     (closed := socket.socket()).close()
