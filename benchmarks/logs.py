@@ -98,8 +98,11 @@ def run(command: Sequence[str], output: Path, **environment: str) -> Run:
     return Run(wall_s, cpu_s, *(peaks[kind] / 1e6 for kind in ("java", "python", "root")))
 
 
-def measure(lines: int, rounds: int, directory: Path, only: Sequence[str] = ()) -> str:
-    """Return the table for logs of that many lines, of the rows that have one of these words (of all without any)."""
+def measure(lines: int, rounds: int, directory: Path, only: Sequence[str] = (), *, cold: bool = False) -> str:
+    """Return the table for logs of that many lines, of the rows that have one of these words (of all without any).
+
+    ``cold``: each run finds the logs on the disk alone, as those of yesterday, not in the page cache.
+    """
     logs = directory / "logs"
     kt, from_logs = [sys.executable, "-m", "kafkatool", "logs"], ["--logs", str(logs)]
     to_stdout = [*kt, "merge", *from_logs]
@@ -131,6 +134,8 @@ def measure(lines: int, rounds: int, directory: Path, only: Sequence[str] = ()) 
             for written in ("output", "ours"):
                 (directory / written).unlink(missing_ok=True)
             os.sync()  # what the run before has written is not to be waited for in this one
+            if cold:
+                _let_go_of(paths)
             done = run(command, directory / "output", **environment)
             runs[name].append(done)
             print(f"  round {number + 1}, {name}: {done.wall_s:.2f} s, CPU {done.cpu_s:.2f} s", file=sys.stderr)
@@ -145,6 +150,7 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="+", default=(), metavar="WORD", help="only the rows with one of these, as sort"
     )
+    parser.add_argument("--cold", action="store_true", help="take the logs out of the page cache before each run")
     parser.add_argument("--directory", type=Path, help="where the logs are made (default: TMPDIR; thrice their size)")
     options = parser.parse_args()
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what a killed JVM leaves is ours to wait for
@@ -154,7 +160,14 @@ def main() -> None:
     print(f"{machine()} The load average was {os.getloadavg()[0]:.1f} at the start.\n")
     for lines in options.lines:
         with tempfile.TemporaryDirectory(prefix="kafkatool-logs-", dir=options.directory) as directory:
-            print(measure(lines, options.rounds, Path(directory), options.only))
+            print(measure(lines, options.rounds, Path(directory), options.only, cold=options.cold))
+
+
+def _let_go_of(paths: Sequence[Path]) -> None:
+    """Takes files, which are on the disk already, out of the page cache."""
+    for path in paths:
+        with path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _table(title: str, runs: dict[str, list[Run]]) -> str:
