@@ -20,9 +20,15 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.slow, pytest.mark.slowest, pytest.mark.timeout(900)]
 
 PRODUCE, OFFSET_FETCH, INIT, ADD, ADD_OFFSETS, END, COMMIT_OFFSETS = 0, 9, 22, 24, 25, 26, 28
+_JAVA: Final = {INIT: 4, ADD: 3, ADD_OFFSETS: 3, END: 3, COMMIT_OFFSETS: 3, OFFSET_FETCH: 7, PRODUCE: 9}
 SENT: Final = {
     "confluent-kafka": {INIT: 4, ADD: 0, ADD_OFFSETS: 0, END: 1, COMMIT_OFFSETS: 3, OFFSET_FETCH: 7, PRODUCE: 9},
     "aiokafka": {INIT: 0, ADD: 0, ADD_OFFSETS: 0, END: 0, COMMIT_OFFSETS: 0, OFFSET_FETCH: 3, PRODUCE: 7},
+    "java-2.8": _JAVA,
+    "java-3.9": _JAVA,
+    "java-4.1": _JAVA,
+    "franz-go": {INIT: 4, ADD: 3, ADD_OFFSETS: 3, END: 3, COMMIT_OFFSETS: 3, OFFSET_FETCH: 7, PRODUCE: 9},
+    "kafkajs": {INIT: 1, ADD: 1, ADD_OFFSETS: 1, END: 1, COMMIT_OFFSETS: 1, OFFSET_FETCH: 4, PRODUCE: 7},
     "kafka-python": {INIT: 4, ADD: 3, ADD_OFFSETS: 3, END: 3, COMMIT_OFFSETS: 3, OFFSET_FETCH: 7, PRODUCE: 9},
 }
 """Client -> request -> the one version it sends of what is announced."""
