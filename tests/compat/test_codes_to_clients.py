@@ -50,6 +50,8 @@ _MOST: Final[Row] = {  # what the first five have in common
 }
 _JAVA: Final[Row] = {
     **_MOST,
+    **_row(AGAIN, FC, 14, 15),
+    **_row(OVER, FC, 53),
     **{(api, 49): ABORT for api in (P, E)},
     **_row(ABORT, P, 29, 120),
     **_row(OVER, O, 90),
@@ -59,7 +61,7 @@ _JAVA: Final[Row] = {
     **_row(AGAIN, PRODUCE, 59),
 }
 ROWS: Final[Mapping[str, Row]] = {
-    "java-2.8": _JAVA,
+    "java-2.8": {**_JAVA, (FC, 14): OVER},
     "java-3.9": _JAVA,
     "java-4.1": {**_JAVA, **{(api, 49): OVER for api in (P, E, PRODUCE)}},  # a new producer recovers from it: KIP-1050
     "confluent-kafka": {
