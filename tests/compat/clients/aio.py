@@ -130,11 +130,18 @@ class _Transactor:
     def send(self, topic: str, partition: int, key: str, content: bytes) -> None:
         self._do(self._producer.send_and_wait(topic, content, key.encode(), partition))
 
+    def offsets(self, group: str, topic: str, partition: int, offset: int) -> None:
+        self._do(self._producer.send_offsets_to_transaction({TopicPartition(topic, partition): offset}, group))
+
 
 async def transactions(bootstrap: str) -> None:
     loop = asyncio.get_running_loop()
     await loop.run_in_executor(
-        None, transact, lambda id_, timeout_ms: _Transactor(loop, bootstrap, id_, timeout_ms), _Transactor.send
+        None,
+        transact,
+        lambda id_, timeout_ms: _Transactor(loop, bootstrap, id_, timeout_ms),
+        _Transactor.send,
+        _Transactor.offsets,
     )
 
 

@@ -11,6 +11,8 @@ from typing import Any, Final, Protocol
 
 PAUSE_S: Final = 0.05
 """Between two records of ``load``."""
+ONLY_NAMES_A_GROUP: Final = "only-names-a-group"
+"""Client id of a consumer that reads nothing: librdkafka has a group named by one alone."""
 
 
 def login() -> dict[str, str]:
@@ -92,7 +94,11 @@ class Transactor(Protocol):
     def abort_transaction(self) -> object: ...
 
 
-def transact(make: Callable[[str, int], Transactor], send: Callable[[Any, str, int, str, bytes], object]) -> None:
+def transact(
+    make: Callable[[str, int], Transactor],
+    send: Callable[[Any, str, int, str, bytes], object],
+    offsets: Callable[[Any, str, str, int, int], object],
+) -> None:
     """Do what the lines of stdin say: ``NAME init TRANSACTIONAL_ID TIMEOUT_MS``, then what that producer is to do."""
     producers: dict[str, Any] = {}
     for line in sys.stdin:
@@ -104,6 +110,9 @@ def transact(make: Callable[[str, int], Transactor], send: Callable[[Any, str, i
             elif verb == "send":
                 topic, partition, key, prefix = arguments
                 send(producers[name], topic, int(partition), key, value(prefix, int(key)))
+            elif verb == "offsets":
+                group, topic, partition, offset = arguments
+                offsets(producers[name], group, topic, int(partition), int(offset))
             else:
                 getattr(producers[name], f"{verb}_transaction")()
         except Exception as e:  # noqa: BLE001 - whatever the library says is the outcome

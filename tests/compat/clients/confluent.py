@@ -2,7 +2,18 @@
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition, libversion
 
-from tests.compat.clients.common import Assignment, emit, emit_record, login, paced, run, stdin_ended, transact, value
+from tests.compat.clients.common import (
+    ONLY_NAMES_A_GROUP,
+    Assignment,
+    emit,
+    emit_record,
+    login,
+    paced,
+    run,
+    stdin_ended,
+    transact,
+    value,
+)
 
 FLUSH_S = 120
 
@@ -77,7 +88,15 @@ def _send(producer: Producer, topic: str, partition: int, key: str, content: byt
 
 
 def transactions(bootstrap: str) -> None:
-    transact(lambda id_, timeout_ms: _transactional(bootstrap, id_, timeout_ms), _send)
+    def offsets(producer: Producer, group: str, topic: str, partition: int, offset: int) -> None:
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "client.id": ONLY_NAMES_A_GROUP})
+        try:
+            places = [TopicPartition(topic, partition, offset)]
+            producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata())
+        finally:
+            consumer.close()
+
+    transact(lambda id_, timeout_ms: _transactional(bootstrap, id_, timeout_ms), _send, offsets)
 
 
 def copy(bootstrap: str, source: str, sink: str, name: str) -> None:

@@ -76,8 +76,13 @@ def _send(producer: kafka.KafkaProducer, topic: str, partition: int, key: str, c
     producer.send(topic, content, key.encode(), partition=partition).get(FLUSH_S)
 
 
+def _offsets(producer: kafka.KafkaProducer, group: str, topic: str, partition: int, offset: int) -> None:
+    offsets = {kafka.TopicPartition(topic, partition): kafka.OffsetAndMetadata(offset, "", -1)}
+    producer.send_offsets_to_transaction(offsets, group)
+
+
 def transactions(bootstrap: str) -> None:
-    transact(lambda id_, timeout_ms: _transactional(bootstrap, id_, timeout_ms), _send)
+    transact(lambda id_, timeout_ms: _transactional(bootstrap, id_, timeout_ms), _send, _offsets)
 
 
 def copy(bootstrap: str, source: str, sink: str, name: str) -> None:

@@ -4,6 +4,7 @@ import java.time.Duration;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -38,6 +39,10 @@ class Transactions {
             case "send" -> producer.send(new ProducerRecord<>(
                 words[2], Integer.valueOf(words[3]), words[4],
                 Client.value(words[5], Integer.parseInt(words[4])))).get();
+            case "offsets" -> producer.sendOffsetsToTransaction(
+                Map.of(new TopicPartition(words[3], Integer.parseInt(words[4])),
+                    new OffsetAndMetadata(Long.parseLong(words[5]))),
+                new ConsumerGroupMetadata(words[2]));
             case "commit" -> producer.commitTransaction();
             case "abort" -> producer.abortTransaction();
             default -> throw new IllegalArgumentException(words[1]);

@@ -120,6 +120,10 @@ async function transactions(bootstrap) {
       else if (verb === 'send') {
         const [topic, partition, key, prefix] = rest
         await open[name].send({ topic, messages: [{ ...record(prefix, key), partition: Number(partition) }] })
+      } else if (verb === 'offsets') {
+        const [consumerGroupId, topic, partition, offset] = rest
+        const topics = [{ topic, partitions: [{ partition: Number(partition), offset }] }]
+        await open[name].sendOffsets({ consumerGroupId, topics })
       } else await open[name][verb]()
       emit({ done: verb })
     } catch (e) {

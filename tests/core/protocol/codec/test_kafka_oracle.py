@@ -5,9 +5,7 @@ Those of 2.8.2; of 4.1.0 for what is newer.
 Kafka's JSON form of a message lists its values in the order of its schema, so values are compared leaf by leaf.
 """
 
-import base64
 import json
-import math
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -22,11 +20,11 @@ from hypothesis import strategies as st
 from kafkatool.core.java import find_java
 from kafkatool.core.protocol.codec.compiler import encoder
 from kafkatool.core.protocol.codec.file_region import FileRegion
-from kafkatool.core.protocol.codec.primitives import by_topic
-from kafkatool.core.protocol.codec.schema import Api, Array, Blob, Field, Struct, WireType, fields_of
-from kafkatool.core.protocol.codec.types import FLOAT64, UUID, Chunk
+from kafkatool.core.protocol.codec.schema import Api
+from kafkatool.core.protocol.codec.types import Chunk
 from kafkatool.core.protocol.frames import encode_request, encode_response
 from tests.compat import real_kafka
+from tests.core.protocol.codec.leaves import leaves, leaves_of_json
 from tests.core.protocol.codec.messages import EVERY_VERSION, case_name, messages
 
 pytestmark = pytest.mark.slow
@@ -88,58 +86,6 @@ def oracle_of() -> Iterator[OracleOf]:
         yield lambda api, version: started("2.8.2" if version < _NEWER.get(api.name, version + 1) else "4.1.0")
 
 
-# Shown as a size, or not at all, by version and kind of Java object: the bytes written again tell of them.
-_RECORDS = {"records", "recordSet", "recordsSizeInBytes", "recordSetSizeInBytes"}
-
-
-_INFINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
-"""How Kafka's JSON writes what JSON has no number for."""
-
-
-def _leaves_of_json(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return [leaf for key, v in value.items() if key not in _RECORDS for leaf in _leaves_of_json(v)]
-    if isinstance(value, list):
-        return [leaf for v in value for leaf in _leaves_of_json(v)]
-    return [value]
-
-
-def _leaves(message: object, fields: list[Field], version: int) -> list[Any]:
-    leaves = []
-    for field in fields:
-        value = getattr(message, field.name)
-        if field.tag is not None and value == field.default:
-            continue  # not written, nor shown
-        if version >= field.grouped_since:
-            assert isinstance(field.type, Array) and isinstance(field.type.element, Struct)
-            inner = [f for f in _carried(field.type.element.type, version) if f.name != "topic"]
-            for topic, group in by_topic(value).items():
-                leaves += [topic, *(leaf for element in group for leaf in _leaves(element, inner, version))]
-        else:
-            leaves += _leaves_of_value(field.type, value, version)
-    return leaves
-
-
-def _leaves_of_value(wire_type: WireType, value: Any, version: int) -> list[Any]:
-    if isinstance(wire_type, Blob) and wire_type.records:
-        return []
-    if value is None:
-        return [None]
-    if isinstance(wire_type, Array):
-        return [leaf for element in value for leaf in _leaves_of_value(wire_type.element, element, version)]
-    if isinstance(wire_type, Struct):
-        return _leaves(value, _carried(wire_type.type, version), version)
-    if isinstance(wire_type, Blob):
-        return [base64.b64encode(value).decode()]
-    if wire_type == UUID:
-        return [base64.urlsafe_b64encode(value).decode().rstrip("=")]
-    return [_INFINITE.get(value, value)] if wire_type == FLOAT64 else [value]
-
-
-def _carried(cls: type[object], version: int) -> list[Field]:
-    return [f for f in fields_of(cls) if f.exists(version)]
-
-
 def _header_version(api: Api, version: int, message: object, body: bytes) -> int:
     """Return the version of the header that a frame of ours has, which its length tells."""
     if isinstance(message, api.request):
@@ -164,4 +110,4 @@ def test_kafka_reads_the_same_values_and_writes_the_same_bytes(
     assert _header_version(api, version, message, body) == header
     assert left == 0
     assert again == body
-    assert _leaves_of_json(values) == _leaves(message, _carried(cls, version), version)
+    assert leaves_of_json(values) == leaves(message, version)
