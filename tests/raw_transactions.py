@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol, Self, TypeVar
 from kafkatool.core.client.addresses import parse_addresses
 from kafkatool.core.client.cluster import ClusterClient
 from kafkatool.core.client.settings import ClientSettings
+from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.requests.transactions import leader_of
 from kafkatool.core.protocol.codec.schema import Api
@@ -17,6 +18,7 @@ from kafkatool.core.protocol.messages import (
     end_txn,
     find_coordinator,
     init_producer_id,
+    offset_fetch,
     produce,
     txn_offset_commit,
 )
@@ -46,7 +48,10 @@ class Brokers(Protocol):
 
 
 class RawProducer:
-    """Each call is one request, repeated while its answer is that it will be another soon; it returns the last code."""
+    """Each call is one request, repeated while its answer is that it will be another soon, or its broker is gone.
+
+    It returns the last code.
+    """
 
     def __init__(self, bootstrap: str, transactional_id: str, *, timeout_ms: int = 60_000) -> None:
         settings = ClientSettings(client_id="raw", whole_timeout_ms=LIMIT_MS)
@@ -65,9 +70,14 @@ class RawProducer:
     @property
     def coordinator(self) -> int:
         """Ask who coordinates the id."""
-        request = find_coordinator.FindCoordinatorRequest(
-            key=self.transactional_id, key_type=1, keys=[self.transactional_id]
-        )
+        return self._find(self.transactional_id, key_type=1)
+
+    def coordinator_of_group(self, group: str) -> int:
+        """Ask who coordinates the group."""
+        return self._find(group, key_type=0)
+
+    def _find(self, key: str, *, key_type: int) -> int:
+        request = find_coordinator.FindCoordinatorRequest(key=key, key_type=key_type, keys=[key])
 
         def ask() -> tuple[int, int]:
             answer = self.client.any(find_coordinator.API, request, least=1)
@@ -156,7 +166,7 @@ class RawProducer:
     def commit_offsets(
         self, group: str, topic: str, metadata: Mapping[int, str | None], offset: int = 1
     ) -> dict[int, int]:
-        """Commit that offset of those partitions, on a cluster of one broker; return each one's code."""
+        """Commit that offset of those partitions; return each one's code."""
         partitions = [
             txn_offset_commit.TxnOffsetCommitRequestPartition(
                 partition=p, committed_offset=offset, committed_metadata=m
@@ -172,11 +182,19 @@ class RawProducer:
         )
 
         def ask() -> tuple[int, dict[int, int]]:
-            answer = self.client.any(txn_offset_commit.API, request)
+            answer = self.client.broker(self.coordinator_of_group(group), txn_offset_commit.API, request)
             codes = {p.partition: p.error_code for p in answer.topics[0].partitions}
             return next((c for c in codes.values() if c in COMES_LATER), 0), codes
 
         return self._until(ask)[1]
+
+    def fetch_offset(self, group: str, place: TopicPartition, *, stable: bool = True) -> tuple[int, int]:
+        """Ask once for a group's offset; return code and offset. ``stable``: only one that no transaction may change."""
+        asked = [offset_fetch.OffsetFetchRequestTopic(topic=place.topic, partitions=[place.partition])]
+        request = offset_fetch.OffsetFetchRequest(group_id=group, topics=asked, require_stable=stable)
+        answer = self.client.broker(self.coordinator_of_group(group), offset_fetch.API, request, least=7)
+        (partition,) = answer.topics[0].partitions
+        return answer.error_code or partition.error_code, partition.committed_offset
 
     def end(self, *, committed: bool) -> int:
         """End the transaction."""
@@ -194,8 +212,12 @@ class RawProducer:
     def _until(self, ask: Callable[[], tuple[int, _T]]) -> tuple[int, _T]:
         self.client.begin_anew()
         while True:
-            answer = ask()
-            if answer[0] not in COMES_LATER or self.client.left_ms < 1000:
-                return answer
+            try:
+                answer = ask()
+                if answer[0] not in COMES_LATER or self.client.left_ms < 1000:
+                    return answer
+            except BrokerUnreachableError:
+                if self.client.left_ms < 1000:
+                    raise
             time.sleep(0.1)
             self.client.refresh()

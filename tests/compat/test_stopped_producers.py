@@ -12,7 +12,7 @@ from tests.integration.test_transactions import values_of
 from tests.steady import LASTING
 from tests.waiting import eventually
 
-CLIENTS = ("confluent-kafka", "aiokafka", "kafka-python")
+CLIENTS = ("confluent-kafka", "java-2.8", "java-3.9", "aiokafka", "kafka-python", "kafkajs", "franz-go")
 pytestmark = [pytest.mark.slow, pytest.mark.slowest, pytest.mark.timeout(900)]
 
 

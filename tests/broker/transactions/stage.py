@@ -191,7 +191,8 @@ class Stage:
         self.mortal = Mortal()
         self.deleted: set[TopicPartition] = set()
         self.ended_offsets: list[OffsetsEnd] = []
-        self.remote_markers = MarkerWrites(world.config, world.manager, self.ended_offsets.append)
+        self.hear_of_ends: list[Callable[[OffsetsEnd], None]] = [self.ended_offsets.append]
+        self.remote_markers = MarkerWrites(world.config, world.manager, self._end_offsets)
         self._ids = count(1000)
         self._epoch = -1
         for place in DATA:
@@ -218,7 +219,7 @@ class Stage:
             self.world.cache,
             self.world.scheduler,
             self._timer,
-            MarkerWrites(self.world.config, manager, self.ended_offsets.append),
+            MarkerWrites(self.world.config, manager, self._end_offsets),
             next_producer_id=lambda: next(self._ids),
             count_partitions=lambda: 1,
             find_deleted=lambda asked: self.deleted & set(asked),
@@ -226,6 +227,10 @@ class Stage:
         )
         self.coordinator.on_leadership_change([self.world.partition(OWN)], [])
         self.settle()
+
+    def _end_offsets(self, end: OffsetsEnd) -> None:
+        for hear in self.hear_of_ends:
+            hear(end)
 
     def _entries(self) -> Iterable[Entry]:
         return self.coordinator.owned.all()

@@ -114,3 +114,28 @@ def test_all_that_were_replaced_are_refused_also_those_of_an_id_whose_epochs_are
     assert (described(on), ends(on)) == (before, there)
     assert on.end("id", owner, committed=True) is NONE
     assert on.markers(HERE, fresh) == [(1, True)] and on.markers(HERE, 7) == []
+
+
+@pytest.mark.slow
+@pytest.mark.spec("TXN-107", "TXN-28", "TXN-25", "TXN-26")
+def test_each_of_as_many_producers_as_an_id_has_epochs_is_replaced_by_the_next(on: Stage) -> None:
+    first = given(on)
+    fences = set(range(1000, decisions.LAST_EPOCH + 1, 1000))  # epochs that nobody gets: a transaction is open
+    before, replaced = first, 0
+    while True:
+        if before.epoch + 1 in fences:
+            assert on.add("id", before, HERE) is on.produce("id", before, HERE) is NONE
+            assert on.init("id")[0] is ErrorCode.CONCURRENT_TRANSACTIONS
+        owner = given(on)
+        replaced += 1
+        if owner.producer_id != first.producer_id:
+            break
+        assert owner == Identity(first.producer_id, before.epoch + (2 if before.epoch + 1 in fences else 1))
+        assert on.add("id", before, HERE) is FENCED, before
+        before = owner
+    assert before.epoch == decisions.LAST_EPOCH and replaced == decisions.LAST_EPOCH + 1 - len(fences)
+    assert owner.epoch == 0
+    assert asked_by(on, before) == {UNKNOWN} and on.init("id", first)[0] is FENCED
+    assert on.markers(HERE, first.producer_id) == [(epoch, False) for epoch in sorted(fences)]
+    assert on.add("id", owner, HERE) is on.produce("id", owner, HERE) is on.end("id", owner, committed=True) is NONE
+    assert on.markers(HERE, owner.producer_id) == [(0, True)] and on.is_settled(HERE)

@@ -59,7 +59,8 @@ class Verification:
     """The leave of a producer to open a transaction, from the question to the coordinator to the append (TXN-75, 76).
 
     It is void once it is no longer the one that is kept of its producer: a marker, a truncation or a new role of the
-    partition came between. ``lowest_sequence``: of the batches that asked; what follows must not overtake that one.
+    partition came between. ``lowest_sequence``: of the batches that asked; what follows must not overtake that one, while
+    nothing else tells which is the next.
     """
 
     epoch: int
@@ -131,6 +132,8 @@ class ProducerState:
             return
         if verification is None or self._verifications.get(header.producer_id) is not verification:
             raise _refusal(ErrorCode.INVALID_TXN_STATE, header, NOT_ADDED)
+        if entry is not None and entry.epoch == header.producer_epoch and entry.batches:
+            return  # which one is next is known; a late batch that asked has one that is past
         if header.base_sequence > verification.lowest_sequence:
             why = f"the one with sequence {verification.lowest_sequence} is to come first"
             raise _refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, header, why)

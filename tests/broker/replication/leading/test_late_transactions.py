@@ -1,6 +1,7 @@
 """A partition whose oldest transaction is open for longer than any may be is told of."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,12 @@ import pytest
 from kafkatool.broker.replication.leading.late_transactions import LateTransactions
 from kafkatool.broker.storage.batches.transaction_markers import Marker, encode_marker
 from kafkatool.broker.storage.producers.producer_state import UNVERIFIED
+from kafkatool.broker.transactions.marker_writes import Codes, MarkerWrite, MarkerWrites
+from kafkatool.broker.transactions.transaction import Identity
+from kafkatool.core.model.values import TopicPartition
 from tests.broker.replication.world import TP, Clock, world
 from tests.broker.storage.batch_builders import batch
+from tests.broker.storage.log.test_kafkas_transactions import DATA_PARTITIONS, Left
 
 LONGEST_MS = 900_000 + 300_000
 HOUR_MS = 3_600_000
@@ -91,3 +96,38 @@ def test_the_rounds_run_every_minute_and_only_of_what_is_led_here(tmp_path: Path
         broker.follow(epoch=1)
         run()
         assert broker.manager.late_transactions.partitions == ()
+
+
+@pytest.mark.spec("TXN-106", "TXN-70", "TXN-92", "TXN-59")
+@pytest.mark.parametrize(
+    ("left", "hanging"), [("2.8.2-killed", ("in-1", "small-0")), ("3.9.1-stopped", ("in-0", "small-0"))]
+)
+def test_what_hangs_in_a_log_of_kafkas_is_told_of_and_ended_by_a_marker(
+    tmp_path: Path, left: str, hanging: tuple[str, ...]
+) -> None:
+    Left(left, tmp_path / "logs")
+    clock = Clock()
+    clock.now_ms = time.time() * 1000 + LONGEST_MS  # the logs were written before this test
+    with world(tmp_path) as broker:
+        partitions = [broker.lead(_place(name)) for name in DATA_PARTITIONS]
+        rounds = LateTransactions(broker.manager.partitions, broker.config.transaction_max_timeout_ms, clock)
+        rounds.run()
+        assert set(rounds.partitions) == set(map(_place, hanging))
+        writes = MarkerWrites(broker.config, broker.manager, lambda _: None)
+        outcomes: list[Sequence[Codes]] = []
+        for partition in partitions:
+            for producer in partition.log.active_producers():
+                if producer.transaction_start >= 0:
+                    assert partition.log.last_stable_offset == producer.transaction_start
+                    identity = Identity(producer.producer_id, producer.epoch)
+                    aborted = Marker(committed=False, coordinator_epoch=max(0, producer.coordinator_epoch))
+                    writes.write([MarkerWrite(identity, aborted, [partition.tp])], outcomes.append)
+        assert outcomes == [[{_place(name): 0}] for name in hanging]
+        assert all(p.log.last_stable_offset == p.log.log_end_offset for p in partitions)
+        rounds.run()
+        assert rounds.partitions == ()
+
+
+def _place(directory: str) -> TopicPartition:
+    topic, _, number = directory.rpartition("-")
+    return TopicPartition(topic, int(number))

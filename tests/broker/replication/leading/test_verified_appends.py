@@ -165,6 +165,21 @@ def test_a_lower_sequence_that_asks_later_is_the_one_to_come_first(leader: Leade
     assert codes(lower, leader.produce(4)) == [NONE, NONE]
 
 
+@pytest.mark.spec("TXN-76", "TXN-105")
+def test_a_batch_that_comes_after_its_transaction_does_not_keep_the_next_one_from_beginning(leader: Leader) -> None:
+    first = leader.produce(0)
+    leader.answer()
+    leader.end()
+    late = leader.produce(0)
+    leader.answer(NOT_ADDED)
+    following, overtaking = leader.produce(1), leader.produce(2)
+    _, done = leader.questions.pop()
+    done({TP: NONE})
+    assert codes(overtaking) == [OUT_OF_ORDER], "the order is held by what was written"
+    leader.answer()
+    assert codes(first, late, following) == [NONE, NOT_ADDED, NONE]
+
+
 @pytest.mark.spec("TXN-76", "TXN-26")
 def test_a_higher_epoch_has_an_order_of_its_own(leader: Leader) -> None:
     leader.produce(5)
