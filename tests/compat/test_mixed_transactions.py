@@ -7,14 +7,19 @@ import pytest
 from kafkatool.broker.transactions.states import TransactionState
 from kafkatool.core.model.topic_names import TRANSACTION_TOPIC
 from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.operations.requests.transactions import Producer, producers_of
 from kafkatool.core.operations.topics.configs import change_configs
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.zookeeper.cluster_view import read_cluster
 from tests.compat import real_kafka
-from tests.compat.mixed import OURS, WAIT_S, Mixed, mixed_cluster
+from tests.compat.mixed import OURS, WAIT_S, Mixed, OurBroker, mixed_cluster
 from tests.compat.mixed_coordination import (
     BESIDE,
+    OWN,
+    PROBE,
     THEIRS,
     Cast,
+    Written,
     begin,
     both_of,
     coordinate,
@@ -27,7 +32,10 @@ from tests.compat.mixed_coordination import (
     state_of,
     stored,
     write,
+    write_marker,
 )
+from tests.integration.load import await_in_sync
+from tests.integration.test_transactions import values_of
 from tests.raw_transactions import RawProducer
 from tests.steady import LASTING
 from tests.waiting import eventually
@@ -36,6 +44,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.slowest, pytest.mark.timeout(900)]
 
 NONE = ErrorCode.NONE
 PREPARE_COMMIT, PREPARE_ABORT = TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT
+COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
@@ -285,3 +294,174 @@ def test_the_next_coordinator_goes_on_with_a_record_that_nobody_was_told_of(
         wanted = sorted(_texts("first", [*done, committing], topic))
         eventually(lambda: read(mixed, topic) == wanted, "what was committed, and nothing else", WAIT_S)
         assert read(mixed, held) == sorted(_texts("first", [completed], held))
+
+
+@pytest.mark.spec("TXN-99", "TXN-100", "TXN-59", "TXN-53", "TXN-79", "TXN-72")
+@BOTH_WAYS
+def test_leaders_of_both_kinds_judge_markers_alike_and_either_coordinator_goes_by_their_codes(
+    mixed: Mixed, before: int, after: int
+) -> None:
+    topic, old = (f"{name}-{before}" for name in ("judged", "old-format"))
+    mixed.create(topic, {0: (THEIRS, BESIDE, OURS), 1: (OURS, THEIRS, BESIDE)})
+    mixed.create(old, {0: (THEIRS, BESIDE), 1: (OURS, BESIDE)}, configs={"message.format.version": "0.10.2"})
+    coordinate(mixed, before, topic, old)
+    _check_codes(mixed, topic, old)
+    epoch = read_cluster(mixed.zk, [TRANSACTION_TOPIC]).states[OWN].leader_and_isr.leader_epoch
+    led = list(zip((THEIRS, OURS), both_of(topic), strict=True))
+    with Cast(mixed, f"judged-{before}") as cast:
+        stale, outdone, control, unwritable = map(cast.producer, ("stale", "outdone", "control", "unwritable"))
+        for leader, place in led:
+            assert write_marker(mixed, leader, place, (stale.producer_id, stale.epoch), epoch + 1) == NONE
+        for by in (stale, outdone):
+            begin(by, *both_of(topic))
+        for leader, place in led:
+            assert write_marker(mixed, leader, place, (outdone.producer_id, outdone.epoch + 1), epoch) == NONE
+            assert outdone.send(place, "of an old epoch") == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert [stale.end(committed=True), outdone.end(committed=True)] == [NONE, NONE]
+
+        # What comes after them, at the same leaders.
+        assert unwritable.add(*both_of(topic), *both_of(old)) == NONE
+        write(unwritable, "first", *both_of(topic))
+        codes = [unwritable.send(place, "lost") for place in both_of(old)]
+        assert codes == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT]
+        assert unwritable.end(committed=True) == NONE
+        begin(control, *both_of(topic))
+        assert control.end(committed=True) == NONE
+        done = [unwritable, control] + [outdone] * (before == OURS)
+        _await_complete(mixed, before, done)
+        assert state_of(mixed, before, stale) is PREPARE_COMMIT, "refused, as if it came from a former coordinator"
+        if before == OURS:
+            said = (mixed.ours.directory / "broker.out").read_text()
+            for place in both_of(old):
+                wanted = f"{unwritable.transactional_id}: no marker for {place}: UNSUPPORTED_FOR_MESSAGE_FORMAT"
+                assert wanted in said
+        for leader, place in led:
+            only = [Written(stale.epoch, False, epoch + 1)]
+            assert markers(mixed, leader, place, stale.producer_id) == only
+
+        theirs, ours = both_of(topic)
+        assert control.send(theirs, "late") == NONE, "Kafka before 3.6 asks nobody"
+        assert state_of(mixed, before, control) is TransactionState.COMPLETE_COMMIT
+        if before == OURS:
+            assert control.send(ours, "late") == ErrorCode.INVALID_TXN_STATE
+        else:  # a coordinator that can only be asked by adding the partition: it will end what it began
+            assert control.send(ours, "late") == NONE
+            assert state_of(mixed, before, control) is TransactionState.ONGOING
+        assert control.add(*both_of(topic)) == NONE
+        assert control.end(committed=False) == NONE
+
+        coordinate(mixed, after, topic, old)
+
+        _await_complete(mixed, after, [*done, stale] + [outdone] * (after == OURS))
+        for leader, place in led:
+            last = markers(mixed, leader, place, stale.producer_id)[-1]
+            assert last[:2] == (stale.epoch, True) and last.coordinator_epoch > epoch
+        wanted = sorted(_texts("first", [stale, unwritable, control], topic))
+        assert read(mixed, topic) == wanted
+
+
+def _await_complete(mixed: Mixed, broker: int, producers: Iterable[RawProducer]) -> None:
+    for by in producers:
+        eventually(
+            lambda one=by: state_of(mixed, broker, one) in COMPLETE,  # type: ignore[misc]
+            f"the end of {by.transactional_id}",
+            WAIT_S,
+        )
+
+
+def _check_codes(mixed: Mixed, topic: str, old: str) -> None:
+    """Hold the leaders' answers to markers against the codes wanted, in each version that there is."""
+    for version in (0,) if mixed.real.version.startswith("1.") else (0, 1):
+        for number, (leader, other) in enumerate(((THEIRS, OURS), (OURS, THEIRS))):
+            _check_codes_of(mixed, topic, old, version, leader, other, number)
+
+
+def _check_codes_of(mixed: Mixed, topic: str, old: str, version: int, leader: int, other: int, number: int) -> None:
+    def write(broker: int, name: str, producer_epoch: int, coordinator_epoch: int) -> int:
+        who = (PROBE + 1 + version, producer_epoch)
+        return write_marker(mixed, broker, TopicPartition(name, number), who, coordinator_epoch, version=version)
+
+    assert [write(leader, topic, 3, 5), write(leader, topic, 3, 5)] == [NONE, NONE]
+    assert write(leader, topic, 3, 4) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert write(leader, topic, 2, 5) == write(leader, topic, 2, 4) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert write(leader, topic, 4, 5) == NONE
+    assert write(other, topic, 4, 5) == ErrorCode.NOT_LEADER_FOR_PARTITION
+    assert write(leader, "nowhere", 4, 5) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert write(leader, old, 4, 5) == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
+@pytest.mark.spec("TXN-98", "TXN-64", "TXN-65", "TXN-66", "TXN-92")
+def test_each_kind_goes_on_from_the_snapshots_and_transaction_indexes_that_the_other_left(mixed: Mixed) -> None:
+    """Partitions without another replica; a clean stop, so that neither makes them anew from the log."""
+    if mixed.real.version.startswith("1."):
+        pytest.skip("Kafka before 2.8.2 does not tell what it knows of producers")
+    on_ours, on_theirs = TopicPartition("alone-ours", 0), TopicPartition("alone-theirs", 0)
+    mixed.create(on_ours.topic, {0: (OURS,)}, min_in_sync=1)
+    mixed.create(on_theirs.topic, {0: (BESIDE,)}, min_in_sync=1)
+    with Cast(mixed, "alone") as cast:
+        stories = {place: Story(mixed, cast, broker, place) for place, broker in ((on_ours, OURS), (on_theirs, BESIDE))}
+
+        mixed.stop(OURS)
+        mixed.real.ports[OURS] = mixed.ours.port
+        mixed.real.data_directory(OURS).symlink_to(mixed.ours.data)
+        mixed.real.start_broker(OURS)
+        try:
+            await_in_sync(mixed.zk, [on_ours.topic], WAIT_S)
+            stories[on_ours].go_on()
+        finally:
+            mixed.real.stop_broker(OURS)
+            del mixed.real.ports[OURS]
+        mixed.await_gone(OURS)
+        mixed.start(OURS, [TRANSACTION_TOPIC, on_ours.topic])
+
+        options = {**mixed.ours.options, "log.dirs": mixed.real.data_directory(BESIDE)}
+        mixed.stop(BESIDE)
+        with OurBroker(
+            mixed.directory / "beside", mixed.zookeeper, options, BESIDE, port=mixed.real.ports[BESIDE]
+        ) as second:
+            await_in_sync(mixed.zk, [on_theirs.topic], WAIT_S)
+            stories[on_theirs].go_on()
+            second.stop()
+        mixed.await_gone(BESIDE)
+        mixed.start(BESIDE, [TRANSACTION_TOPIC, on_theirs.topic])
+
+
+class Story:
+    """One partition with a committed, an aborted and an open transaction, and a producer known by a marker alone."""
+
+    def __init__(self, mixed: Mixed, cast: Cast, broker: int, place: TopicPartition) -> None:
+        self._mixed = mixed
+        self._broker = broker
+        self._place = place
+        self._marked = (PROBE + 10, 3)
+        aborted, committed, self._open = (cast.producer(f"{n}-{broker}") for n in ("aborted", "committed", "open"))
+        for by in (aborted, committed):
+            begin(by, place)
+            assert by.end(committed=by is committed) == NONE
+            eventually(lambda one=by: bool(markers(mixed, broker, place, one.producer_id)), "a marker", WAIT_S)  # type: ignore[misc]
+        self._seen = [f"first of {committed.transactional_id} in {place}"]
+        begin(self._open, place)
+        assert write_marker(mixed, broker, place, self._marked, 5) == NONE
+        self._known = self._ask()
+        assert len(self._known) == 4 and self._read() == self._seen
+
+    def _ask(self) -> list[Producer]:
+        self._open.client.begin_anew()
+        found, failed = producers_of(self._open.client, [self._place])
+        assert not failed
+        return found
+
+    def _read(self) -> list[str]:
+        return values_of(self._mixed, self._place.topic, "read_committed")
+
+    def go_on(self) -> None:
+        """Check that the same is known by whoever leads it now, and end the open transaction."""
+        assert self._ask() == self._known
+        assert self._read() == self._seen
+        refuse = [(self._marked, 4), ((self._marked[0], 2), 5)]
+        codes = [write_marker(self._mixed, self._broker, self._place, who, epoch) for who, epoch in refuse]
+        assert codes == [ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH]
+        write(self._open, "second", self._place)
+        assert self._open.end(committed=True) == NONE
+        texts = [f"{text} of {self._open.transactional_id} in {self._place}" for text in ("first", "second")]
+        eventually(lambda: self._read() == self._seen + texts, "the open transaction to be committed", WAIT_S)
