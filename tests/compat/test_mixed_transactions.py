@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import pytest
 
 from kafkatool.broker.transactions.states import TransactionState
+from kafkatool.core.errors import UnsupportedApiError
 from kafkatool.core.model.topic_names import TRANSACTION_TOPIC
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.requests.transactions import Producer, producers_of
@@ -48,7 +49,7 @@ COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
-@pytest.fixture(scope="module", params=real_kafka.versions(("2.8.2", "2.3")))
+@pytest.fixture(scope="module", params=real_kafka.versions(("2.8.2", "2.3"), ("1.1.1", "1.1")))
 def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
     version, protocol = request.param
     real_kafka.require(version)
@@ -333,8 +334,7 @@ def test_leaders_of_both_kinds_judge_markers_alike_and_either_coordinator_goes_b
         if before == OURS:
             said = (mixed.ours.directory / "broker.out").read_text()
             for place in both_of(old):
-                wanted = f"{unwritable.transactional_id}: no marker for {place}: UNSUPPORTED_FOR_MESSAGE_FORMAT"
-                assert wanted in said
+                assert f"{unwritable.transactional_id}: no marker for {place}: UNSUPPORTED_FOR_MESSAGE_FORMAT" in said
         for leader, place in led:
             only = [Written(stale.epoch, False, epoch + 1)]
             assert markers(mixed, leader, place, stale.producer_id) == only
@@ -347,6 +347,7 @@ def test_leaders_of_both_kinds_judge_markers_alike_and_either_coordinator_goes_b
         else:  # a coordinator that can only be asked by adding the partition: it will end what it began
             assert control.send(ours, "late") == NONE
             assert state_of(mixed, before, control) is TransactionState.ONGOING
+        _check_producers_told(mixed, control, topic)
         assert control.add(*both_of(topic)) == NONE
         assert control.end(committed=False) == NONE
 
@@ -360,6 +361,24 @@ def test_leaders_of_both_kinds_judge_markers_alike_and_either_coordinator_goes_b
         assert read(mixed, topic) == wanted
 
 
+def _check_producers_told(mixed: Mixed, by: RawProducer, topic: str) -> None:
+    """Check that both leaders know the producer; the older Kafka does not tell (KIP-664)."""
+    theirs, ours = both_of(topic)
+    by.client.begin_anew()
+    (known,) = (p for p in producers_of(by.client, [ours])[0] if p.producer_id == by.producer_id)
+    if _is_old(mixed):
+        with pytest.raises(UnsupportedApiError, match="DescribeProducers"):
+            producers_of(by.client, [theirs])
+        return
+    (told,) = (p for p in producers_of(by.client, [theirs])[0] if p.producer_id == by.producer_id)
+    assert told.start_offset is not None, "the late batch has begun a transaction there that nobody knows of"
+    assert (told.producer_epoch, told.coordinator_epoch) == (known.producer_epoch, known.coordinator_epoch)
+
+
+def _is_old(mixed: Mixed) -> bool:
+    return mixed.real.version.startswith("1.")
+
+
 def _await_complete(mixed: Mixed, broker: int, producers: Iterable[RawProducer]) -> None:
     for by in producers:
         eventually(
@@ -371,7 +390,7 @@ def _await_complete(mixed: Mixed, broker: int, producers: Iterable[RawProducer])
 
 def _check_codes(mixed: Mixed, topic: str, old: str) -> None:
     """Hold the leaders' answers to markers against the codes wanted, in each version that there is."""
-    for version in (0,) if mixed.real.version.startswith("1.") else (0, 1):
+    for version in (0,) if _is_old(mixed) else (0, 1):
         for number, (leader, other) in enumerate(((THEIRS, OURS), (OURS, THEIRS))):
             _check_codes_of(mixed, topic, old, version, leader, other, number)
 
@@ -393,7 +412,7 @@ def _check_codes_of(mixed: Mixed, topic: str, old: str, version: int, leader: in
 @pytest.mark.spec("TXN-98", "TXN-64", "TXN-65", "TXN-66", "TXN-92")
 def test_each_kind_goes_on_from_the_snapshots_and_transaction_indexes_that_the_other_left(mixed: Mixed) -> None:
     """Partitions without another replica; a clean stop, so that neither makes them anew from the log."""
-    if mixed.real.version.startswith("1."):
+    if _is_old(mixed):
         pytest.skip("Kafka before 2.8.2 does not tell what it knows of producers")
     on_ours, on_theirs = TopicPartition("alone-ours", 0), TopicPartition("alone-theirs", 0)
     mixed.create(on_ours.topic, {0: (OURS,)}, min_in_sync=1)
@@ -410,6 +429,7 @@ def test_each_kind_goes_on_from_the_snapshots_and_transaction_indexes_that_the_o
             stories[on_ours].go_on()
         finally:
             mixed.real.stop_broker(OURS)
+            mixed.real.data_directory(OURS).unlink()
             del mixed.real.ports[OURS]
         mixed.await_gone(OURS)
         mixed.start(OURS, [TRANSACTION_TOPIC, on_ours.topic])
