@@ -167,7 +167,7 @@ def codes_at(client: Connection, by: RawProducer) -> set[int]:
 @pytest.mark.spec("TXN-99", "TXN-92")
 def test_markers_are_taken_in_both_versions_on_every_listener(zk_connect: str, zk: ZooKeeper, tmp_path: Path) -> None:
     """Coordinators use that of the brokers, an administrator who ends what hangs one of the clients'."""
-    listeners = {
+    listeners: dict[str, Any] = {
         "listeners": "PLAINTEXT://127.0.0.1:0,CLIENTS://127.0.0.1:0",
         "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,CLIENTS:PLAINTEXT",
     }
