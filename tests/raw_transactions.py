@@ -48,17 +48,28 @@ class Brokers(Protocol):
 
 
 class RawProducer:
-    """Each call is one request, repeated while its answer is that it will be another soon, or its broker is gone.
+    """Each call is one request, repeated while its answer is that it will be another soon; it returns the last code.
 
-    It returns the last code.
+    One that is not ``patient`` repeats nothing. ``codes`` are all answers of the latest call; a broker that is lost over a
+    request has answered that it cannot be reached.
     """
 
-    def __init__(self, bootstrap: str, transactional_id: str, *, timeout_ms: int = 60_000) -> None:
-        settings = ClientSettings(client_id="raw", whole_timeout_ms=LIMIT_MS)
+    def __init__(
+        self,
+        bootstrap: str,
+        transactional_id: str,
+        *,
+        timeout_ms: int = 60_000,
+        patient: bool = True,
+        limit_ms: int = LIMIT_MS,
+    ) -> None:
+        settings = ClientSettings(client_id="raw", whole_timeout_ms=limit_ms)
         self.client = ClusterClient(parse_addresses(bootstrap), settings)
         self.transactional_id = transactional_id
         self.producer_id = self.epoch = -1
+        self.codes: list[int] = []
         self._timeout_ms = timeout_ms
+        self._patient = patient
         self._sequences: dict[TopicPartition, int] = {}
 
     def __enter__(self) -> Self:
@@ -84,7 +95,16 @@ class RawProducer:
             one = answer.coordinators[0] if answer.coordinators else answer
             return one.error_code, one.node_id
 
-        return self._until(ask)[1]
+        while True:
+            code, broker = ask()
+            if code not in COMES_LATER or self.client.left_ms < 1000:
+                return broker
+            time.sleep(0.1)
+            self.client.refresh()
+
+    def lose_patience(self) -> None:
+        """Take the next answer as it is; may be called on another thread."""
+        self._patient = False
 
     def init(self) -> int:
         """Get an identity."""
@@ -211,13 +231,17 @@ class RawProducer:
 
     def _until(self, ask: Callable[[], tuple[int, _T]]) -> tuple[int, _T]:
         self.client.begin_anew()
+        self.codes = []
         while True:
             try:
                 answer = ask()
-                if answer[0] not in COMES_LATER or self.client.left_ms < 1000:
-                    return answer
             except BrokerUnreachableError:
-                if self.client.left_ms < 1000:
+                if not self._patient or self.client.left_ms < 1000:
                     raise
+                self.codes.append(ErrorCode.NETWORK_EXCEPTION)
+            else:
+                self.codes.append(answer[0])
+                if not self._patient or answer[0] not in COMES_LATER or self.client.left_ms < 1000:
+                    return answer
             time.sleep(0.1)
             self.client.refresh()

@@ -19,11 +19,12 @@ from kafkatool.core.protocol.messages import (
     end_txn,
     init_producer_id,
     metadata,
+    write_txn_markers,
 )
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.metadata import MetadataRequest
 from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import ConfigChangeZnode, ConfigZnode, ProducerIdBlockZnode
+from kafkatool.core.zookeeper.znodes import BrokerZnode, ConfigChangeZnode, ConfigZnode, ProducerIdBlockZnode
 from tests.broker.network.raw_client import wait_until
 from tests.broker.test_dynamic_defaults import change
 from tests.broker.test_server import client_of, config, create, describe
@@ -161,3 +162,36 @@ def codes_at(client: Connection, by: RawProducer) -> set[int]:
     asked = init_producer_id.InitProducerIdRequest(**who, transaction_timeout_ms=60_000)
     renewed = client.send(init_producer_id.API, 4, asked)
     return {added.topics[0].partitions[0].error_code, ended.error_code, renewed.error_code}
+
+
+@pytest.mark.spec("TXN-99", "TXN-92")
+def test_markers_are_taken_in_both_versions_on_every_listener(zk_connect: str, zk: ZooKeeper, tmp_path: Path) -> None:
+    """Coordinators use that of the brokers, an administrator who ends what hangs one of the clients'."""
+    listeners: dict[str, Any] = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,CLIENTS://127.0.0.1:0",
+        "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,CLIENTS:PLAINTEXT",
+    }
+    marker = write_txn_markers.TxnMarker(
+        producer_id=7,
+        producer_epoch=0,
+        committed=False,
+        topics=[write_txn_markers.WriteTxnMarkersTopic(topic=PLACE.topic, partitions=[PLACE.partition])],
+        coordinator_epoch=0,
+    )
+    request = write_txn_markers.WriteTxnMarkersRequest(markers=[marker])
+    with Broker(config(zk_connect, tmp_path / "data", **listeners)) as broker:
+        with client_of(broker) as client:
+            wait_until(lambda: client.send(metadata.API, 1, MetadataRequest(topics=[])).controller_id == 1)
+            assert create(client, PLACE.topic, 1, 1) == 0
+            wait_until(lambda: describe(client, PLACE.topic).partitions[0].leader_id == 1)
+        node = zk.get(BrokerZnode.path(1))
+        assert node is not None
+        endpoints = BrokerZnode.decode(1, node.data).endpoints
+        assert {e.listener for e in endpoints} == {"PLAINTEXT", "CLIENTS"}
+        for endpoint in endpoints:
+            with Connection(
+                endpoint.host, endpoint.port, client_id="test", timeout_ms=60_000, security=None
+            ) as connection:
+                for version in (0, 1):
+                    (answer,) = connection.send(write_txn_markers.API, version, request).markers
+                    assert answer.topics[0].partitions[0].error_code == NONE, (endpoint, version)

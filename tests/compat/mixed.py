@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +28,7 @@ from tests.compat.real_kafka import RealKafka
 from tests.compat.secured_kafka import SecuredKafka
 from tests.integration.load import Load, await_in_sync, check_records, check_replicas_equal
 from tests.ports import free_port
-from tests.steady import STEADY
+from tests.steady import STEADY, crash
 from tests.waiting import eventually
 
 OURS: Final = 3
@@ -204,8 +205,26 @@ class Mixed:
 
     def kill(self, broker: int) -> None:
         """kill -9; returns when it is gone."""
-        self.ours.kill() if broker == OURS else self.real.kill_broker(broker)
+        self.kill_broker(broker)
         self.await_gone(broker)
+
+    def kill_broker(self, broker: int) -> None:
+        """kill -9; its session is still there."""
+        self.ours.kill() if broker == OURS else self.real.kill_broker(broker)
+
+    def crash(self, broker: int) -> None:
+        """kill -9, and its session ends at once."""
+        crash(self, self.zk, broker)
+
+    @contextmanager
+    def standing_still(self, broker: int) -> Iterator[None]:
+        """Let a real broker do nothing while the block runs; it has to keep its session meanwhile (``LASTING``)."""
+        pid = self.real.pid(broker)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
     def await_gone(self, broker: int) -> None:
         """Wait until its session has ended and it is out of the ISRs: who is in sync after that is its successor."""

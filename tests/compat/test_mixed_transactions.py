@@ -1,57 +1,70 @@
 """Transactions over brokers of ours and real ones, whoever leads, as coordination moves between them (TXN-98, 99)."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping
 
 import pytest
 
+from kafkatool.broker.transactions.states import TransactionState
+from kafkatool.core.errors import UnsupportedApiError
 from kafkatool.core.model.topic_names import TRANSACTION_TOPIC
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.topics.creation import create_topic
+from kafkatool.core.operations.requests.transactions import Producer, producers_of
+from kafkatool.core.operations.topics.configs import change_configs
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.zookeeper.cluster_view import read_cluster
 from tests.compat import real_kafka
-from tests.compat.mixed import OFFSETS, OURS, WAIT_S, Mixed, mixed_cluster
+from tests.compat.mixed import OURS, WAIT_S, Mixed, OurBroker, mixed_cluster
+from tests.compat.mixed_coordination import (
+    BESIDE,
+    OWN,
+    PROBE,
+    THEIRS,
+    Cast,
+    Written,
+    begin,
+    both_of,
+    coordinate,
+    create_transaction_topic,
+    hold_markers,
+    hold_records,
+    let_go,
+    markers,
+    read,
+    state_of,
+    stored,
+    write,
+    write_marker,
+)
 from tests.integration.load import await_in_sync
 from tests.integration.test_transactions import values_of
 from tests.raw_transactions import RawProducer
+from tests.steady import LASTING
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.slowest, pytest.mark.timeout(900)]
 
-NONE, UNSTABLE = ErrorCode.NONE, ErrorCode.UNSTABLE_OFFSET_COMMIT
-COORDINATED = (TRANSACTION_TOPIC, OFFSETS)
+NONE = ErrorCode.NONE
+PREPARE_COMMIT, PREPARE_ABORT = TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT
+COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
-@pytest.fixture(scope="module", params=real_kafka.versions(("2.8.2", "2.3")))
+@pytest.fixture(scope="module", params=real_kafka.versions(("2.8.2", "2.3"), ("1.1.1", "1.1")))
 def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
     version, protocol = request.param
     real_kafka.require(version)
-    with mixed_cluster(version, protocol, tmp_path_factory.mktemp("transactions")) as cluster:
-        configs = {"cleanup.policy": "compact", "compression.type": "uncompressed", "min.insync.replicas": "2"}
-        create_topic(cluster.zk, TRANSACTION_TOPIC, {0: (OURS, 1, 2)}, configs)
-        await_in_sync(cluster.zk, COORDINATED, WAIT_S)
+    with mixed_cluster(version, protocol, tmp_path_factory.mktemp("transactions"), LASTING) as cluster:
+        create_transaction_topic(cluster)
         yield cluster
 
 
-def coordinate(mixed: Mixed, broker: int, topic: str) -> None:
-    """Have that broker coordinate all transactions and groups; ``topic`` is led by its preferred brokers."""
-    if broker == OURS:
-        for coordinated in COORDINATED:
-            mixed.kt("elect", "--topic", coordinated)
-    elif any(mixed.leaders(coordinated) == [OURS] for coordinated in COORDINATED):
-        mixed.stop(OURS)
-        mixed.start(OURS, [*COORDINATED, topic])
-    mixed.kt("elect", "--topic", topic)
-
-    def led_as_wanted() -> bool:
-        ours = [mixed.leaders(coordinated) == [OURS] for coordinated in COORDINATED]
-        return ours == [broker == OURS] * len(COORDINATED) and mixed.leaders(topic) == [1, OURS]
-
-    eventually(led_as_wanted, "the leaders wanted", WAIT_S)
+BOTH_WAYS = pytest.mark.parametrize(
+    ("before", "after"), [(OURS, THEIRS), (THEIRS, OURS)], ids=["ours-theirs", "theirs-ours"]
+)
 
 
 @pytest.mark.spec("TXN-98", "TXN-99", "TXN-79", "TXN-52")
-@pytest.mark.parametrize(("before", "after"), [(OURS, 1), (1, OURS)], ids=["ours-theirs", "theirs-ours"])
+@BOTH_WAYS
 def test_the_next_coordinator_goes_on_with_what_the_last_one_stored(mixed: Mixed, before: int, after: int) -> None:
     topic = f"moved-{before}"
     theirs, ours = TopicPartition(topic, 0), TopicPartition(topic, 1)
@@ -106,50 +119,371 @@ def test_the_next_coordinator_goes_on_with_what_the_last_one_stored(mixed: Mixed
     finally:
         for by in producers:
             by.client.close()
-    read: Callable[[], bool] = lambda: sorted(values_of(mixed, topic, "read_committed", 2)) == wanted  # noqa: E731
-    eventually(read, "what was committed, and nothing else, in both partitions", WAIT_S)
+    eventually(lambda: read(mixed, topic) == wanted, "what was committed, and nothing else, in both partitions", WAIT_S)
 
 
-@pytest.mark.spec("TXN-88", "TXN-87", "TXN-86", "TXN-98", "TXN-99", "GRP-63")
-@pytest.mark.parametrize(("before", "after"), [(OURS, 1), (1, OURS)], ids=["ours-theirs", "theirs-ours"])
-def test_the_next_coordinator_of_groups_loads_the_commits_that_wait_for_their_marker(
+def _texts(text: str, producers: Iterable[RawProducer], topic: str) -> list[str]:
+    return [f"{text} of {by.transactional_id} in {place}" for by in producers for place in both_of(topic)]
+
+
+def _check_markers(mixed: Mixed, ends: Mapping[RawProducer, bool], topic: str, *, again: bool) -> None:
+    """Check that all have one outcome there: by the next coordinator, or by each, the next one's epoch being higher."""
+    for by, committed in ends.items():
+        for leader, place in zip((THEIRS, OURS), both_of(topic), strict=True):
+            found = markers(mixed, leader, place, by.producer_id)
+            assert {(one.epoch, one.committed) for one in found} == {(by.epoch, committed)}, (
+                by.transactional_id,
+                place,
+            )
+            epochs = sorted({one.coordinator_epoch for one in found})
+            assert len(epochs) == 1 + again and epochs[-1] == found[-1].coordinator_epoch, (by.transactional_id, place)
+
+
+def _waits(by: RawProducer) -> bool:
+    """Tell whether it was answered that its record cannot be stored."""
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE in by.codes
+
+
+@pytest.mark.spec("TXN-98", "TXN-99", "TXN-95", "TXN-104", "TXN-53", "TXN-61")
+@BOTH_WAYS
+def test_the_next_coordinator_finishes_what_the_last_one_could_not_store_or_not_have_marked(
     mixed: Mixed, before: int, after: int
 ) -> None:
-    topic = f"read-{before}"
-    place = TopicPartition(topic, 0)
-    mixed.create(topic, {0: (1, 2, OURS), 1: (OURS, 1, 2)})
-    coordinate(mixed, before, topic)
+    free, held, late = (f"{name}-{before}" for name in ("free", "held", "late"))
+    for topic in (free, held, late):
+        mixed.create(topic, {0: (THEIRS, BESIDE, OURS), 1: (OURS, THEIRS, BESIDE)})
+    coordinate(mixed, before, free, held, late)
+    with Cast(mixed, f"held-up-{before}") as cast:
+        probe = cast.without_identity("probe", patient=False)
+        prepared = {cast.producer("prepared-commit"): True, cast.producer("prepared-abort"): False}
+        marked = {cast.producer("marked-commit"): True, cast.producer("marked-abort"): False}
+        fenced, given = cast.producer("fenced"), cast.without_identity("given")
+        renewed, replaced, added, committing, aborting = map(
+            cast.producer, ("renewed", "replaced", "added", "committing", "aborting")
+        )
+        for by in (*prepared, fenced):
+            begin(by, *both_of(free), *both_of(held))
+        for by in marked:
+            begin(by, *both_of(free), *both_of(late))
+        for by in (replaced, committing, aborting):
+            begin(by, *both_of(free))
+        assert added.add(both_of(free)[0]) == NONE
+        old_epochs = {by: by.epoch for by in (fenced, renewed, replaced)}
 
-    with ExitStack() as producers:
-        names = [f"{name}-{before}" for name in ("commits", "aborts", "is-replaced")]
-        commits, aborts, replaced = every = [
-            producers.enter_context(RawProducer(mixed.bootstrap, name, timeout_ms=600_000)) for name in names
-        ]
+        for topic in (held, late):
+            hold_markers(mixed, topic)
+        for by, committed in (prepared | marked).items():
+            assert by.end(committed=committed) == NONE
+        waiting = {fenced: cast.later(fenced.init)}
+        wanted = {by: PREPARE_COMMIT if committed else PREPARE_ABORT for by, committed in (prepared | marked).items()}
+        wanted[fenced] = PREPARE_ABORT
+        eventually(lambda: all(state_of(mixed, before, by) is state for by, state in wanted.items()), "Prepare", WAIT_S)
+        assert stored(mixed, before)[fenced.transactional_id].epoch == old_epochs[fenced] + 1
+        left = cast.producer("left", timeout_ms=15_000)
+        begin(left, *both_of(free))
+        hold_records(mixed, probe)
+        waiting |= {by: cast.later(by.init) for by in (given, renewed, replaced)}
+        waiting[added] = cast.later(lambda: added.add(both_of(free)[1]))
+        waiting[committing] = cast.later(lambda: committing.end(committed=True))
+        waiting[aborting] = cast.later(lambda: aborting.end(committed=False))
+        eventually(lambda: all(_waits(by) for by in waiting if by is not fenced), "all to be refused", WAIT_S)
+        let_go(mixed, late)
 
-        def commit(by: RawProducer, offset: int) -> None:
-            assert by.add_offsets(by.transactional_id) == NONE
-            assert by.commit_offsets(by.transactional_id, topic, {0: ""}, offset) == {0: NONE}
+        def is_marked(place: TopicPartition) -> bool:
+            return all(markers(mixed, before, place, by.producer_id) for by in marked)
 
-        def tell(by: RawProducer, *answers: tuple[int, int]) -> None:
-            """Wait for the group's offset, asked for if it is stable and if it need not be."""
+        eventually(lambda: all(map(is_marked, both_of(late))), "the markers whose end is not stored", WAIT_S)
+        log = stored(mixed, before)
+        wanted |= dict.fromkeys((replaced, added, committing, aborting, left), TransactionState.ONGOING)
+        assert {by: log[by.transactional_id].state for by in wanted} == wanted
+        assert given.transactional_id not in log and log[renewed.transactional_id].epoch == old_epochs[renewed]
+        assert not any(one.done() for one in waiting.values())
 
-            def is_told() -> bool:
-                return answers == tuple(by.fetch_offset(by.transactional_id, place, stable=s) for s in (True, False))
+        coordinate(mixed, after, free, held, late)
 
-            eventually(is_told, f"{answers} of {by.transactional_id}", WAIT_S)
-
-        for by in every:
-            assert by.init() == NONE
-            commit(by, 1)
+        assert stored(mixed, after) == log, "nothing can be stored yet, by the next one either"
+        for by, committed in prepared.items():
+            assert cast.impatient(by).end(committed=committed) == ErrorCode.CONCURRENT_TRANSACTIONS
+        for topic in (held, TRANSACTION_TOPIC):
+            let_go(mixed, topic)
+        assert {by: one.result() for by, one in waiting.items()} == dict.fromkeys(waiting, NONE)
+        write(added, "first", *both_of(free))
+        assert added.end(committed=True) == NONE
+        for by, committed in (prepared | marked).items():
+            assert (by.end(committed=committed), by.end(committed=not committed)) == (NONE, ErrorCode.INVALID_TXN_STATE)
+        for by, epoch in old_epochs.items():
+            assert by.epoch > epoch and cast.impatient(by, epoch).end(committed=True) in FENCED
+        for by in (given, *old_epochs):
+            begin(by, *both_of(free))
             assert by.end(committed=True) == NONE
-            tell(by, (NONE, 1), (NONE, 1))
-            commit(by, 5)
+        eventually(lambda: state_of(mixed, after, left) is TransactionState.COMPLETE_ABORT, "the timeout", WAIT_S)
+        assert left.end(committed=True) in FENCED
+        _check_markers(mixed, prepared | marked, free, again=True)
+        _check_markers(mixed, prepared, held, again=False)
+        _check_markers(mixed, marked, late, again=True)
+        (prepared_commit, _), (marked_commit, _) = prepared, marked
+        once = [prepared_commit, marked_commit, added, committing, given, *old_epochs]
+        assert read(mixed, free) == sorted(_texts("first", once, free))
+        assert read(mixed, held) == sorted(_texts("first", [prepared_commit], held))
+        assert read(mixed, late) == sorted(_texts("first", [marked_commit], late))
 
-        coordinate(mixed, after, topic)
 
-        for by in every:
-            tell(by, (UNSTABLE, -1), (NONE, 1))
-        commit(commits, 6)
-        assert (commits.end(committed=True), aborts.end(committed=False), replaced.init()) == (NONE, NONE, NONE)
-        for by, offset in zip(every, (6, 1, 1), strict=True):
-            tell(by, (NONE, offset), (NONE, offset))
+@pytest.mark.spec("TXN-98", "TXN-95", "TXN-104")
+@BOTH_WAYS
+def test_the_next_coordinator_goes_on_with_a_record_that_nobody_was_told_of(
+    mixed: Mixed, before: int, after: int
+) -> None:
+    """The third replica stands still, so that each record is in the successor's log and not acknowledged: then kill -9."""
+    topic, held = (f"{name}-{before}" for name in ("killed", "completed"))
+    mixed.create(topic, {0: (THEIRS, BESIDE, OURS), 1: (OURS, THEIRS, BESIDE)})
+    mixed.create(held, {0: (THEIRS, OURS), 1: (OURS, THEIRS)}, min_in_sync=1)
+    coordinate(mixed, before, topic, held)
+    with Cast(mixed, f"killed-{before}") as cast:
+        given, renewed = cast.without_identity("given"), cast.producer("renewed")
+        added, committing, aborting, fenced, completed, beginning = map(
+            cast.producer, ("added", "committing", "aborting", "fenced", "completed", "beginning")
+        )
+        for by in (committing, aborting, fenced):
+            begin(by, *both_of(topic))
+        begin(completed, *both_of(held))
+        assert added.add(both_of(topic)[0]) == NONE
+        old_epochs = {by: by.epoch for by in (renewed, fenced)}
+        hold_markers(mixed, held)
+        assert completed.end(committed=True) == NONE
+
+        with mixed.standing_still(BESIDE):
+            waiting = {
+                given: cast.later(given.init),
+                renewed: cast.later(renewed.init),
+                fenced: cast.later(fenced.init),
+                beginning: cast.later(lambda: beginning.add(*both_of(topic))),
+                added: cast.later(lambda: added.add(*both_of(topic))),
+                committing: cast.later(lambda: committing.end(committed=True)),
+                aborting: cast.later(lambda: aborting.end(committed=False)),
+            }
+            change_configs(mixed.zk, held, {"min.insync.replicas": "1"})
+
+            def is_there() -> bool:
+                log = {by: stored(mixed, after).get(by.transactional_id) for by in (*waiting, completed)}
+                return [one and (one.state, one.epoch, len(one.partitions)) for one in log.values()] == [
+                    (TransactionState.EMPTY, 0, 0),
+                    (TransactionState.EMPTY, old_epochs[renewed] + 1, 0),
+                    (PREPARE_ABORT, old_epochs[fenced] + 1, 2),
+                    (TransactionState.ONGOING, 0, 2),
+                    (TransactionState.ONGOING, 0, 2),
+                    (PREPARE_COMMIT, 0, 2),
+                    (PREPARE_ABORT, 0, 2),
+                    (TransactionState.COMPLETE_COMMIT, 0, 0),
+                ]
+
+            eventually(is_there, "the records in the successor's log", WAIT_S)
+            assert not any(one.done() for one in waiting.values())
+            mixed.crash(before)
+        mixed.await_gone(before)
+        assert {by: one.result() for by, one in waiting.items()} == dict.fromkeys(waiting, NONE)
+        assert completed.end(committed=True) == NONE
+        assert (completed.end(committed=False), aborting.end(committed=True)) == (ErrorCode.INVALID_TXN_STATE,) * 2
+        for by, epoch in old_epochs.items():
+            assert by.epoch > epoch and cast.impatient(by, epoch).end(committed=True) in FENCED
+        mixed.start(before, [TRANSACTION_TOPIC, topic, held])
+        for by in (given, renewed, fenced):
+            assert by.add(*both_of(topic)) == NONE
+        done = [given, renewed, fenced, beginning, added]
+        for by in done:
+            write(by, "first", *both_of(topic))
+            assert by.end(committed=True) == NONE
+        wanted = sorted(_texts("first", [*done, committing], topic))
+        eventually(lambda: read(mixed, topic) == wanted, "what was committed, and nothing else", WAIT_S)
+        assert read(mixed, held) == sorted(_texts("first", [completed], held))
+
+
+@pytest.mark.spec("TXN-99", "TXN-100", "TXN-59", "TXN-53", "TXN-79", "TXN-72")
+@BOTH_WAYS
+def test_leaders_of_both_kinds_judge_markers_alike_and_either_coordinator_goes_by_their_codes(
+    mixed: Mixed, before: int, after: int
+) -> None:
+    topic, old = (f"{name}-{before}" for name in ("judged", "old-format"))
+    mixed.create(topic, {0: (THEIRS, BESIDE, OURS), 1: (OURS, THEIRS, BESIDE)})
+    mixed.create(old, {0: (THEIRS, BESIDE), 1: (OURS, BESIDE)}, configs={"message.format.version": "0.10.2"})
+    coordinate(mixed, before, topic, old)
+    _check_codes(mixed, topic, old)
+    epoch = read_cluster(mixed.zk, [TRANSACTION_TOPIC]).states[OWN].leader_and_isr.leader_epoch
+    led = list(zip((THEIRS, OURS), both_of(topic), strict=True))
+    with Cast(mixed, f"judged-{before}") as cast:
+        stale, outdone, control, unwritable = map(cast.producer, ("stale", "outdone", "control", "unwritable"))
+        for leader, place in led:
+            assert write_marker(mixed, leader, place, (stale.producer_id, stale.epoch), epoch + 1) == NONE
+        for by in (stale, outdone):
+            begin(by, *both_of(topic))
+        for leader, place in led:
+            assert write_marker(mixed, leader, place, (outdone.producer_id, outdone.epoch + 1), epoch) == NONE
+            assert outdone.send(place, "of an old epoch") == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert [stale.end(committed=True), outdone.end(committed=True)] == [NONE, NONE]
+
+        # What comes after them, at the same leaders.
+        assert unwritable.add(*both_of(topic), *both_of(old)) == NONE
+        write(unwritable, "first", *both_of(topic))
+        codes = [unwritable.send(place, "lost") for place in both_of(old)]
+        assert codes == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT]
+        assert unwritable.end(committed=True) == NONE
+        begin(control, *both_of(topic))
+        assert control.end(committed=True) == NONE
+        done = [unwritable, control] + [outdone] * (before == OURS)
+        _await_complete(mixed, before, done)
+        assert state_of(mixed, before, stale) is PREPARE_COMMIT, "refused, as if it came from a former coordinator"
+        if before == THEIRS:
+            assert state_of(mixed, before, outdone) is PREPARE_COMMIT, "Kafka gives up until the next load"
+        if before == OURS:
+            said = (mixed.ours.directory / "broker.out").read_text()
+            for place in both_of(old):
+                assert f"{unwritable.transactional_id}: no marker for {place}: UNSUPPORTED_FOR_MESSAGE_FORMAT" in said
+        for leader, place in led:
+            only = [Written(stale.epoch, False, epoch + 1)]
+            assert markers(mixed, leader, place, stale.producer_id) == only
+
+        theirs, ours = both_of(topic)
+        assert control.send(theirs, "late") == NONE, "Kafka before 3.6 asks nobody"
+        assert state_of(mixed, before, control) is TransactionState.COMPLETE_COMMIT
+        if before == OURS:
+            assert control.send(ours, "late") == ErrorCode.INVALID_TXN_STATE
+        else:  # a coordinator that can only be asked by adding the partition: it will end what it began
+            assert control.send(ours, "late") == NONE
+            assert state_of(mixed, before, control) is TransactionState.ONGOING
+        _check_producers_told(mixed, control, topic)
+        assert control.add(*both_of(topic)) == NONE
+        assert control.end(committed=False) == NONE
+
+        coordinate(mixed, after, topic, old)
+
+        _await_complete(mixed, after, [*done, stale] + [outdone] * (after == OURS))
+        for leader, place in led:
+            last = markers(mixed, leader, place, stale.producer_id)[-1]
+            assert last[:2] == (stale.epoch, True) and last.coordinator_epoch > epoch
+        wanted = sorted(_texts("first", [stale, unwritable, control], topic))
+        assert read(mixed, topic) == wanted
+
+
+def _check_producers_told(mixed: Mixed, by: RawProducer, topic: str) -> None:
+    """Check that both leaders know the producer; the older Kafka does not tell (KIP-664)."""
+    theirs, ours = both_of(topic)
+    by.client.begin_anew()
+    (known,) = (p for p in producers_of(by.client, [ours])[0] if p.producer_id == by.producer_id)
+    if _is_old(mixed):
+        with pytest.raises(UnsupportedApiError, match="DescribeProducers"):
+            producers_of(by.client, [theirs])
+        return
+    (told,) = (p for p in producers_of(by.client, [theirs])[0] if p.producer_id == by.producer_id)
+    assert told.start_offset is not None, "the late batch has begun a transaction there that nobody knows of"
+    assert (told.producer_epoch, told.coordinator_epoch) == (known.producer_epoch, known.coordinator_epoch)
+
+
+def _is_old(mixed: Mixed) -> bool:
+    return mixed.real.version.startswith("1.")
+
+
+def _await_complete(mixed: Mixed, broker: int, producers: Iterable[RawProducer]) -> None:
+    for by in producers:
+        eventually(
+            lambda one=by: state_of(mixed, broker, one) in COMPLETE,  # type: ignore[misc]
+            f"the end of {by.transactional_id}",
+            WAIT_S,
+        )
+
+
+def _check_codes(mixed: Mixed, topic: str, old: str) -> None:
+    """Hold the leaders' answers to markers against the codes wanted, in each version that there is."""
+    for version in (0,) if _is_old(mixed) else (0, 1):
+        for number, (leader, other) in enumerate(((THEIRS, OURS), (OURS, THEIRS))):
+            _check_codes_of(mixed, topic, old, version, leader, other, number)
+
+
+def _check_codes_of(mixed: Mixed, topic: str, old: str, version: int, leader: int, other: int, number: int) -> None:
+    def write(broker: int, name: str, producer_epoch: int, coordinator_epoch: int) -> int:
+        who = (PROBE + 1 + version, producer_epoch)
+        return write_marker(mixed, broker, TopicPartition(name, number), who, coordinator_epoch, version=version)
+
+    assert [write(leader, topic, 3, 5), write(leader, topic, 3, 5)] == [NONE, NONE]
+    assert write(leader, topic, 3, 4) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert write(leader, topic, 2, 5) == write(leader, topic, 2, 4) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert write(leader, topic, 4, 5) == NONE
+    assert write(other, topic, 4, 5) == ErrorCode.NOT_LEADER_FOR_PARTITION
+    assert write(leader, "nowhere", 4, 5) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert write(leader, old, 4, 5) == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
+@pytest.mark.spec("TXN-98", "TXN-64", "TXN-65", "TXN-66", "TXN-92")
+def test_each_kind_goes_on_from_the_snapshots_and_transaction_indexes_that_the_other_left(mixed: Mixed) -> None:
+    """Partitions without another replica; a clean stop, so that neither makes them anew from the log."""
+    if _is_old(mixed):
+        pytest.skip("Kafka before 2.8.2 does not tell what it knows of producers")
+    on_ours, on_theirs = TopicPartition("alone-ours", 0), TopicPartition("alone-theirs", 0)
+    mixed.create(on_ours.topic, {0: (OURS,)}, min_in_sync=1)
+    mixed.create(on_theirs.topic, {0: (BESIDE,)}, min_in_sync=1)
+    with Cast(mixed, "alone") as cast:
+        stories = {place: Story(mixed, cast, broker, place) for place, broker in ((on_ours, OURS), (on_theirs, BESIDE))}
+
+        mixed.stop(OURS)
+        mixed.real.ports[OURS] = mixed.ours.port
+        mixed.real.data_directory(OURS).symlink_to(mixed.ours.data)
+        mixed.real.start_broker(OURS)
+        try:
+            await_in_sync(mixed.zk, [on_ours.topic], WAIT_S)
+            stories[on_ours].go_on()
+        finally:
+            mixed.real.stop_broker(OURS)
+            mixed.real.data_directory(OURS).unlink()
+            del mixed.real.ports[OURS]
+        mixed.await_gone(OURS)
+        mixed.start(OURS, [TRANSACTION_TOPIC, on_ours.topic])
+
+        options = {**mixed.ours.options, "log.dirs": mixed.real.data_directory(BESIDE)}
+        mixed.stop(BESIDE)
+        with OurBroker(
+            mixed.directory / "beside", mixed.zookeeper, options, BESIDE, port=mixed.real.ports[BESIDE]
+        ) as second:
+            await_in_sync(mixed.zk, [on_theirs.topic], WAIT_S)
+            stories[on_theirs].go_on()
+            second.stop()
+        mixed.await_gone(BESIDE)
+        mixed.start(BESIDE, [TRANSACTION_TOPIC, on_theirs.topic])
+
+
+class Story:
+    """One partition with a committed, an aborted and an open transaction, and a producer known by a marker alone."""
+
+    def __init__(self, mixed: Mixed, cast: Cast, broker: int, place: TopicPartition) -> None:
+        self._mixed = mixed
+        self._broker = broker
+        self._place = place
+        self._marked = (PROBE + 10, 3)
+        aborted, committed, self._open = (cast.producer(f"{n}-{broker}") for n in ("aborted", "committed", "open"))
+        for by in (aborted, committed):
+            begin(by, place)
+            assert by.end(committed=by is committed) == NONE
+            eventually(lambda one=by: bool(markers(mixed, broker, place, one.producer_id)), "a marker", WAIT_S)  # type: ignore[misc]
+        self._seen = [f"first of {committed.transactional_id} in {place}"]
+        begin(self._open, place)
+        assert write_marker(mixed, broker, place, self._marked, 5) == NONE
+        self._known = self._ask()
+        assert len(self._known) == 4 and self._read() == self._seen
+
+    def _ask(self) -> list[Producer]:
+        self._open.client.begin_anew()
+        found, failed = producers_of(self._open.client, [self._place])
+        assert not failed
+        return found
+
+    def _read(self) -> list[str]:
+        return values_of(self._mixed, self._place.topic, "read_committed")
+
+    def go_on(self) -> None:
+        """Check that the same is known by whoever leads it now, and end the open transaction."""
+        assert self._ask() == self._known
+        assert self._read() == self._seen
+        refuse = [(self._marked, 4), ((self._marked[0], 2), 5)]
+        codes = [write_marker(self._mixed, self._broker, self._place, who, epoch) for who, epoch in refuse]
+        assert codes == [ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH]
+        write(self._open, "second", self._place)
+        assert self._open.end(committed=True) == NONE
+        texts = [f"{text} of {self._open.transactional_id} in {self._place}" for text in ("first", "second")]
+        eventually(lambda: self._read() == self._seen + texts, "the open transaction to be committed", WAIT_S)
