@@ -1,7 +1,7 @@
 """What is done to the processes of loops, in which order: a function of the seed alone."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -12,6 +12,7 @@ from tests.loops.copier import Copier
 Kind = Literal["kill", "stop", "replace", "cut", "silence"]
 KINDS: Final[dict[Kind, int]] = {"kill": 4, "stop": 2, "replace": 3, "cut": 2, "silence": 2}
 """How often each is drawn. ``replace``: it stands still while another takes its place, then both are there."""
+WITHOUT_DOORS: Final[dict[Kind, int]] = {"kill": 4, "stop": 2, "replace": 3}
 _MOST: Final = 3
 
 
@@ -24,13 +25,13 @@ class Harm:
     healing: Healing
 
 
-def harms(seed: int, copiers: int) -> Iterator[tuple[Harm, ...]]:
+def harms(seed: int, copiers: int, kinds: Mapping[Kind, int] = KINDS) -> Iterator[tuple[Harm, ...]]:
     """Yield what happens beside each step of the brokers' faults, without end."""
     chance = random.Random(f"{seed}-loops")
     while True:
         victims = chance.sample(range(copiers), chance.randint(0, min(_MOST, copiers)))
-        kinds = chance.choices(list(KINDS), list(KINDS.values()), k=len(victims))
-        yield tuple(Harm(kind, victim, chance.choice(HEALINGS)) for kind, victim in zip(kinds, victims, strict=True))
+        drawn = chance.choices(list(kinds), list(kinds.values()), k=len(victims))
+        yield tuple(Harm(kind, victim, chance.choice(HEALINGS)) for kind, victim in zip(drawn, victims, strict=True))
 
 
 def speaker_of(first: bytes) -> str:
@@ -39,7 +40,7 @@ def speaker_of(first: bytes) -> str:
 
 
 class Harmer:
-    """Does it to these copiers; ``doors`` are the brokers' proxies, without which nobody is cut off."""
+    """Does it to these copiers; ``doors`` are the brokers' proxies, if there are any."""
 
     def __init__(self, copiers: Sequence[Copier], doors: Sequence[Proxy]) -> None:
         self._copiers, self._doors = copiers, doors

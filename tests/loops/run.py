@@ -23,8 +23,9 @@ from tests.faults.proxy import Proxy
 from tests.faults.schedule import Step
 from tests.histories import nemesis
 from tests.histories.nemesis import OurStage, Stage
-from tests.loops.harm import Harmer, harms, speaker_of
+from tests.loops.harm import KINDS, WITHOUT_DOORS, Harmer, harms, speaker_of
 from tests.loops.loop import BY_GROUP, BY_PARTITION, PARTITIONS, Loop
+from tests.loops.mixed_stage import MixedStage
 from tests.waiting import eventually
 
 CLIENTS: Final = (*BY_GROUP, *BY_PARTITION)
@@ -94,7 +95,8 @@ def _disturb(
 ) -> None:
     copiers = [copier for loop in copying for copier in loop.copiers]
     harmer, begun = Harmer(copiers, doors), time.monotonic()
-    for number, (step, beside) in enumerate(zip(plan, harms(seed, len(copiers)), strict=False)):
+    harm_beside = harms(seed, len(copiers), KINDS if doors else WITHOUT_DOORS)
+    for number, (step, beside) in enumerate(zip(plan, harm_beside, strict=False)):
         if time.monotonic() > until:
             break
         told = ", ".join(map(harmer.told, beside)) or "no loop"
@@ -128,6 +130,9 @@ def main() -> int:
         "--faults", metavar="KINDS", default="", help="of brokers, these alone, as 'kill,isolate+expire'"
     )
     parser.add_argument("--kafka", metavar="VERSION", help="run on real Kafka of that version, as a control")
+    parser.add_argument(
+        "--beside", metavar="VERSION", help="brokers of ours and of that version, each comes back as either"
+    )
     parser.add_argument("--keep", type=Path, help="where to leave everything, clean or not")
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
@@ -137,6 +142,8 @@ def main() -> int:
     doors: Sequence[Proxy] = ()
     if given.kafka:
         stage = nemesis.KafkaStage(given.kafka, directory / "cluster", options=OPTIONS)
+    elif given.beside:
+        stage = MixedStage(given.beside, directory / "cluster")
     else:
         stage = ours = our_stage(directory / "cluster")
         doors = ours.proxies
