@@ -1,5 +1,7 @@
 """kafka-python; see README.md here."""
 
+import logging
+
 import kafka
 
 from tests.compat.clients.common import (
@@ -153,6 +155,7 @@ def copy_one(bootstrap: str, source: str, sink: str, name: str, partition: int) 
 
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING)
     emit(client=f"kafka-python {kafka.__version__}")
     run(
         {
