@@ -19,6 +19,7 @@ from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import BrokerZnode
 from tests.compat.real_kafka import RealKafka
 from tests.faults.proxy import Proxy, broker_of
+from tests.faults.run import check_no_tracebacks
 from tests.faults.schedule import BEFORE_THEM_IN_SYNC, Step, steps, steps_of
 from tests.faults.world import BROKERS, FLUSHED, OPTIONS, World
 from tests.histories.frames.doors import DooredKafka, Doors
@@ -76,6 +77,10 @@ class OurStage:
     def proxies(self) -> Sequence[Proxy]:
         """Return the brokers' doors, whether they know frames or not."""
         return list(self._world.doors.values())
+
+    def check_logs(self) -> None:
+        """Assert that brokers have told of every fault in a line, not with a stack."""
+        check_no_tracebacks(self._world)
 
     @property
     def bootstrap(self) -> str:

@@ -139,18 +139,19 @@ def main() -> int:
     directory = given.keep or Path(tempfile.mkdtemp(prefix="loop-run-"))
     directory.mkdir(parents=True, exist_ok=True)
     stage: Stage
-    doors: Sequence[Proxy] = ()
     if given.kafka:
         stage = nemesis.KafkaStage(given.kafka, directory / "cluster", options=OPTIONS)
     elif given.beside:
         stage = MixedStage(given.beside, directory / "cluster")
     else:
-        stage = ours = our_stage(directory / "cluster")
-        doors = ours.proxies
+        stage = our_stage(directory / "cluster")
+    doors = stage.proxies if isinstance(stage, OurStage) else ()
     plan = itertools.islice(stage.plan(given.seed, given.faults.split(",") if given.faults else ()), given.steps)
     try:
         with loops(stage, given.clients.split(","), directory) as copying:
             play(stage, doors, copying, given.seed, plan, time.monotonic() + given.minutes * 60)
+        if isinstance(stage, OurStage):
+            stage.check_logs()
     except BaseException:
         print(f"seed {given.seed} failed; the logs are kept in {directory}", file=sys.stderr)
         raise

@@ -38,6 +38,7 @@ def test_each_record_is_copied_once_whatever_goes_wrong_with_brokers_and_loops(s
     with loops(stage, CLIENTS, tmp_path) as copying:
         assert len(copying) >= 3
         play(stage, stage.proxies, copying, _SEED, plan, math.inf)
+    stage.check_logs()
 
 
 @pytest.mark.slow
