@@ -1,6 +1,6 @@
 """Consume-transform-produce over brokers of ours and real ones, which hand all they have to each other (TXN-109).
 
-Loops of six client libraries copy what comes into their topics, in transactions that have the offsets of their group;
+Loops of seven client libraries copy what comes into their topics, in transactions that have the offsets of their group;
 meanwhile leaders and the coordinators of groups and of transactions go from our broker to Kafka 2.8.2 and back, and a broker
 of each kind goes on with the other kind's directory. Each record that came must have gone out once, in its order.
 """
@@ -15,12 +15,12 @@ import pytest
 from kafkatool.core.model.topic_names import TRANSACTION_TOPIC
 from kafkatool.core.operations.topics.creation import create_topic
 from tests.compat import real_kafka
-from tests.compat.client_programs import PREPARE, MissingError
+from tests.compat.client_programs import MissingError
 from tests.compat.mixed import OFFSETS, OURS, Mixed, OurBroker, mixed_cluster
 from tests.compat.test_coordinator_killed import Trickle
 from tests.compat.told import await_told
 from tests.integration.load import await_in_sync
-from tests.loops.loop import BY_GROUP, BY_PARTITION, Loop
+from tests.loops.loop import BY_GROUP, BY_PARTITION, PROGRAMS, Loop
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.slowest, pytest.mark.timeout(1800)]
@@ -40,7 +40,7 @@ def loops(mixed: Mixed) -> Iterator[list[Loop]]:
         found = []
         for client in (*BY_GROUP, *BY_PARTITION):
             try:
-                found.append(Loop(client, PREPARE[client](), mixed.bootstrap, mixed.directory))
+                found.append(Loop(client, PROGRAMS[client](), mixed.bootstrap, mixed.directory))
             except MissingError as e:
                 print(f"without {client}: {e}")
             else:

@@ -14,6 +14,8 @@ KINDS: Final[dict[Kind, int]] = {"kill": 4, "stop": 2, "replace": 3, "cut": 2, "
 """How often each is drawn. ``replace``: it stands still while another takes its place, then both are there."""
 WITHOUT_DOORS: Final[dict[Kind, int]] = {"kill": 4, "stop": 2, "replace": 3}
 _MOST: Final = 3
+_THREAD: Final = "-StreamThread-"
+"""Kafka Streams adds it to the client id, and what follows, for each of its clients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ def harms(seed: int, copiers: int, kinds: Mapping[Kind, int] = KINDS) -> Iterato
 
 def speaker_of(first: bytes) -> str:
     """Name who speaks to a broker: one of the copiers, by its client id, or another broker."""
-    return broker_of(first) or client_id_of(first)
+    return broker_of(first) or client_id_of(first).partition(_THREAD)[0]
 
 
 class Harmer:

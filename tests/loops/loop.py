@@ -9,15 +9,16 @@ from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
-from tests.compat.client_programs import Program
+from tests.compat.client_programs import PREPARE, Program, streams_copy
 from tests.loops.copier import Copier
 from tests.waiting import eventually
 
-BY_GROUP: Final = ("confluent-kafka", "java-3.9", "franz-go")
+BY_GROUP: Final = ("confluent-kafka", "java-3.9", "franz-go", "streams")
 """Clients that tell the coordinator their generation and wait for pending offsets (KIP-447): members share a group."""
 BY_PARTITION: Final = ("aiokafka", "kafka-python", "kafkajs")
 """The others: a process for each partition, with a transactional id of its own. Who is started anew ends by that what its
 forerunner left open, before it asks where to go on."""
+PROGRAMS: Final = {**PREPARE, "streams": streams_copy}
 PARTITIONS: Final = 3
 WAIT_S: Final = 300
 _STUCK_S: Final = 75

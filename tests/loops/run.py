@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.compat.client_programs import PREPARE, MissingError
+from tests.compat.client_programs import MissingError
 from tests.compat.test_coordinator_killed import Trickle
 from tests.compat.told import await_told
 from tests.faults.proxy import Proxy
@@ -24,7 +24,7 @@ from tests.faults.schedule import Step
 from tests.histories import nemesis
 from tests.histories.nemesis import OurStage, Stage
 from tests.loops.harm import KINDS, WITHOUT_DOORS, Harmer, harms, speaker_of
-from tests.loops.loop import BY_GROUP, BY_PARTITION, PARTITIONS, Loop
+from tests.loops.loop import BY_GROUP, BY_PARTITION, PARTITIONS, PROGRAMS, Loop
 from tests.loops.mixed_stage import MixedStage
 from tests.waiting import eventually
 
@@ -53,7 +53,7 @@ def loops(stage: Stage, clients: Sequence[str], directory: Path) -> Iterator[lis
         found = []
         for client in clients:
             try:
-                found.append(Loop(client, PREPARE[client](), stage.bootstrap, directory, _MEMBERS))
+                found.append(Loop(client, PROGRAMS[client](), stage.bootstrap, directory, _MEMBERS))
             except MissingError as e:
                 print(f"without {client}: {e}")
             else:

@@ -20,5 +20,6 @@ def test_a_loop_is_told_from_a_broker_and_from_another_loop() -> None:
         return pack(">ihhih", 10, 18, 0, 1, len(client_id)) + client_id.encode()
 
     assert speaker_of(first("java-3.9-1")) == "java-3.9-1"
+    assert speaker_of(first("streams-0-StreamThread-1-consumer")) == "streams-0"
     assert speaker_of(first("broker-2-fetcher-0")) == "2"
     assert speaker_of(first("3")) == "3"
