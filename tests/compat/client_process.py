@@ -62,6 +62,10 @@ class ClientProcess:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for text in self._process.stdout:
+            if not text.startswith(b"{"):  # Java's stacks, asked for by SIGQUIT
+                with self._log.open("ab") as sink:
+                    sink.write(text)
+                continue
             line = json.loads(text)
             if "record" in line:
                 topic, partition, offset, key, value = line["record"]
@@ -118,17 +122,24 @@ class ClientProcess:
 
     def kill(self) -> None:
         """kill -9, with its children."""
-        os.killpg(self._process.pid, signal.SIGKILL)
+        self.send(signal.SIGKILL)
         self._process.wait()
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
         """SIGSTOP while the block runs, then SIGCONT."""
-        os.killpg(self._process.pid, signal.SIGSTOP)
+        assert self.send(signal.SIGSTOP)
         try:
             yield
         finally:
-            os.killpg(self._process.pid, signal.SIGCONT)
+            self.send(signal.SIGCONT)
+
+    def send(self, number: signal.Signals) -> bool:
+        """Send it and its children a signal; tell if it has not ended."""
+        if self._process.poll() is not None:
+            return False
+        os.killpg(self._process.pid, number)
+        return True
 
     def words(self) -> str:
         """Return the last it said on stderr."""

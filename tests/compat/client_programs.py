@@ -21,6 +21,7 @@ from tests.maven import COPY, dependency, one_maven, pom
 
 SOURCES: Final = Path(__file__).parent / "clients"
 BUILD_TIMEOUT_S: Final = 600
+_OF_STREAMS: Final = ("WordCount", "StreamsCopy")
 
 
 class MissingError(Exception):
@@ -126,9 +127,18 @@ def _java(version: str) -> Callable[[], Program]:
 
 def word_count() -> Program:
     """Return the word count by Kafka Streams: BOOTSTRAP FROM TO APPLICATION DIRECTORY. Raises MissingError."""
-    java, home = _compiled("kafka-streams", "3.9.1", SOURCES / "java" / "WordCount.java")
+    return _streams("WordCount")
+
+
+def streams_copy() -> Program:
+    """Return the copying by Kafka Streams, called as ``copy`` of the others is. Raises MissingError."""
+    return _streams("StreamsCopy")
+
+
+def _streams(name: str) -> Program:
+    java, home = _compiled("kafka-streams", "3.9.1", *(SOURCES / "java" / f"{each}.java" for each in _OF_STREAMS))
     options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
-    return Program((str(java), *options, "-cp", f"{home / 'classes'}:{home / 'libs'}/*", "WordCount"))
+    return Program((str(java), *options, "-cp", f"{home / 'classes'}:{home / 'libs'}/*", name))
 
 
 def _go() -> Program:

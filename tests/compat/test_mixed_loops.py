@@ -1,6 +1,6 @@
 """Consume-transform-produce over brokers of ours and real ones, which hand all they have to each other (TXN-109).
 
-Loops of three client libraries copy what comes into their topics, in transactions that have the offsets of their group;
+Loops of six client libraries copy what comes into their topics, in transactions that have the offsets of their group;
 meanwhile leaders and the coordinators of groups and of transactions go from our broker to Kafka 2.8.2 and back, and a broker
 of each kind goes on with the other kind's directory. Each record that came must have gone out once, in its order.
 """
@@ -11,25 +11,23 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from kafkatool.core.model.topic_names import TRANSACTION_TOPIC
 from kafkatool.core.operations.topics.creation import create_topic
 from tests.compat import real_kafka
-from tests.compat.client_process import ClientProcess
-from tests.compat.client_programs import PREPARE, MissingError, Program
+from tests.compat.client_programs import MissingError
 from tests.compat.mixed import OFFSETS, OURS, Mixed, OurBroker, mixed_cluster
-from tests.compat.test_coordinator_killed import PARTITIONS, Trickle
+from tests.compat.test_coordinator_killed import Trickle
 from tests.compat.told import await_told
 from tests.integration.load import await_in_sync
+from tests.loops.loop import BY_GROUP, BY_PARTITION, PROGRAMS, Loop
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.slowest, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.slowest, pytest.mark.timeout(3600)]
 
 VERSION, PROTOCOL = "2.8.2", "2.3"
-CLIENTS: Final = ("confluent-kafka", "java-3.9", "franz-go")
-"""Those that tell the coordinator their generation and wait for pending offsets (KIP-447): a loop of another that is
-started anew may read what its forerunner's last transaction, not quite ended, has copied."""
+CLIENTS: Final = (*(client for client in BY_GROUP if client != "streams"), *BY_PARTITION)
+"""Kafka Streams goes through such hand-overs at random (tests/loops)."""
 EACH_WAY: Final = {0: (1, 2, OURS), 1: (2, OURS, 1), 2: (OURS, 1, 2)}
 INTERNAL: Final = (OFFSETS, TRANSACTION_TOPIC)
 THEIRS: Final = 2
@@ -37,124 +35,19 @@ WAIT_S: Final = 300
 SWEEP_MS: Final = "1000"
 
 
-class Loop:
-    """One client's copying, by one process after the other: a client that gives up is started anew, as by its operator."""
-
-    def __init__(self, client: str, program: Program, mixed: Mixed, processes: ExitStack) -> None:
-        self.client = client
-        self.source, self.sink = f"in-{client}", f"out-{client}"
-        self.copied: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
-        self._program = program
-        self._mixed = mixed
-        self._processes = processes
-        self._started: list[ClientProcess] = []
-        self._reader = Consumer(
-            {
-                "bootstrap.servers": mixed.bootstrap,
-                "group.id": "reader",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "log_level": 0,
-            }
-        )
-        processes.callback(self._reader.close)
-
-    def start(self) -> None:
-        """Start it, and read what it copies from the first record on."""
-        self._reader.assign([TopicPartition(self.sink, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
-        self._start_process()
-
-    def _start_process(self) -> None:
-        log = self._mixed.directory / f"{self.client}-{len(self._started)}.log"
-        arguments = ("copy", self._mixed.bootstrap, self.source, self.sink, self.client)
-        self._started.append(self._processes.enter_context(ClientProcess(self._program, log, *arguments)))
-
-    def look(self) -> int:
-        """Return how many records are copied; has a process in place of one that has ended."""
-        try:
-            self._started[-1].check_alive()
-        except AssertionError as e:
-            print(f"{self.client}: {e}")
-            self._start_process()
-        return self.read()
-
-    def read(self) -> int:
-        """Read on; return how many records are copied."""
-        for message in self._reader.consume(500, 0.05):
-            if message.error() is None:
-                partition = message.partition()
-                assert partition is not None
-                self.copied[partition].append(_key(message.key()))
-        return sum(map(len, self.copied.values()))
-
-    def kill(self) -> None:
-        """kill -9, most likely in the middle of a transaction."""
-        self._started[-1].kill()
-
-    def goes_on(self, records: int = 40) -> None:
-        """Wait until that many more are copied."""
-        wanted = self.look() + records
-        eventually(lambda: self.look() >= wanted, f"{self.client} to copy {records} more records", WAIT_S)
-
-    def end(self) -> None:
-        self._started[-1].end()
-
-    def committed(self) -> list[int]:
-        """Return the offsets that its group has committed."""
-        asking = Consumer({"bootstrap.servers": self._mixed.bootstrap, "group.id": self.client, "log_level": 0})
-        try:
-            return [place.offset for place in asking.committed(self._places(), timeout=60)]
-        finally:
-            asking.close()
-
-    def came(self) -> tuple[dict[int, list[bytes]], list[int]]:
-        """Read all of its source: the keys of each partition, and where that ends."""
-        found: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
-        reader = Consumer(
-            {
-                "bootstrap.servers": self._mixed.bootstrap,
-                "group.id": "check",
-                "enable.auto.commit": False,
-                "log_level": 0,
-            }
-        )
-        try:
-            ends = [reader.get_watermark_offsets(place, timeout=60)[1] for place in self._places()]
-            reader.assign([TopicPartition(p.topic, p.partition, OFFSET_BEGINNING) for p in self._places()])
-
-            def is_read() -> bool:
-                for message in reader.consume(500, 0.2):
-                    if message.error() is None:
-                        partition = message.partition()
-                        assert partition is not None
-                        found[partition].append(_key(message.key()))
-                return [len(found[number]) for number in range(PARTITIONS)] == ends
-
-            eventually(is_read, f"{self.source} to be read", WAIT_S)
-        finally:
-            reader.close()
-        return found, ends
-
-    def _places(self) -> list[TopicPartition]:
-        return [TopicPartition(self.source, number) for number in range(PARTITIONS)]
-
-
-def _key(key: str | bytes | None) -> bytes:
-    assert isinstance(key, bytes)
-    return key
-
-
 @contextmanager
 def loops(mixed: Mixed) -> Iterator[list[Loop]]:
-    """Give the loops of the clients that can run here; librdkafka's always can."""
-    with ExitStack() as processes:
+    """Give the loops of the clients that can run here; those of Python always can."""
+    with ExitStack() as closing:
         found = []
         for client in CLIENTS:
             try:
-                found.append(Loop(client, PREPARE[client](), mixed, processes))
+                found.append(Loop(client, PROGRAMS[client](), mixed.bootstrap, mixed.directory))
             except MissingError as e:
                 print(f"without {client}: {e}")
-        assert found
+            else:
+                closing.callback(found[-1].close)
+        assert len(found) >= 3
         for loop in found:
             mixed.create(loop.source, EACH_WAY)
             mixed.create(loop.sink, EACH_WAY)
@@ -188,9 +81,9 @@ def test_each_record_is_copied_once_whoever_leads_and_whoever_has_whose_director
             trickle = Trickle(mixed.bootstrap, [loop.source for loop in copying])
 
             def go_on(kill: int | None = None) -> None:
-                """All copy on; the one of that number has died meanwhile."""
-                if kill is not None:
-                    copying[kill % len(copying)].kill()
+                """All copy on; the one of that number has died meanwhile, and one that is half of them further."""
+                for number in () if kill is None else (kill, kill + len(copying) // 2):
+                    copying[number % len(copying)].kill()
                 for loop in copying:
                     loop.goes_on()
 
@@ -205,14 +98,8 @@ def test_each_record_is_copied_once_whoever_leads_and_whoever_has_whose_director
                 trickle.stop()
             assert trickle.errors == []
             for loop in copying:
-                came, ends = loop.came()
+                came = loop.finish()
                 assert {key.decode() for keys in came.values() for key in keys} == trickle.acknowledged[loop.source]
-                wanted = sum(map(len, came.values()))
-                eventually(lambda one=loop, n=wanted: one.look() >= n, f"{loop.client} to copy the rest", WAIT_S)  # type: ignore[misc]
-                loop.end()
-                loop.read()
-                assert loop.copied == came, f"{loop.client}: each once, in its order"
-                assert loop.committed() == ends, loop.client
 
 
 def _by_controlled_stops(mixed: Mixed, topics: list[str], go_on: Callable[..., None]) -> None:

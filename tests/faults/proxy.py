@@ -188,13 +188,18 @@ class Proxy:
         link.close()
 
 
-def broker_of(first: bytes) -> str:
-    """Return the id of the broker that speaks here, as fetcher or as controller; a client's is ANYONE."""
+def client_id_of(first: bytes) -> str:
+    """Return how the client calls itself that speaks here; ANYONE where it does not."""
     try:
         (length,) = struct.unpack_from(">h", first, 12)
-        client_id = first[14 : 14 + max(length, 0)].decode()
+        return first[14 : 14 + max(length, 0)].decode()
     except (struct.error, UnicodeDecodeError):
         return ANYONE
+
+
+def broker_of(first: bytes) -> str:
+    """Return the id of the broker that speaks here, as fetcher or as controller; a client's is ANYONE."""
+    client_id = client_id_of(first)
     kind, _, rest = client_id.partition("-")
     if kind == "broker" and "-fetcher-" in rest:
         return rest.partition("-")[0]

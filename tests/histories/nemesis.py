@@ -9,14 +9,17 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import BrokerZnode
 from tests.compat.real_kafka import RealKafka
+from tests.faults.proxy import Proxy, broker_of
+from tests.faults.run import check_no_tracebacks
 from tests.faults.schedule import BEFORE_THEM_IN_SYNC, Step, steps, steps_of
 from tests.faults.world import BROKERS, FLUSHED, OPTIONS, World
 from tests.histories.frames.doors import DooredKafka, Doors
@@ -55,11 +58,29 @@ class OurStage:
 
     source, version = "ours", ""
 
-    def __init__(self, directory: Path, doors: Doors | None = None, *, flushed: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        doors: Doors | None = None,
+        *,
+        flushed: bool = False,
+        options: Mapping[str, str] = MappingProxyType({}),
+        peer_of: Callable[[bytes], str] = broker_of,
+    ) -> None:
         self.doors, self.flushed = doors, flushed
-        options = FLUSHED if flushed else {}
-        self._world = World(directory, options) if doors is None else World(directory, options, doors.make)
+        options = {**options, **(FLUSHED if flushed else {})}
+        door = (lambda _, port: Proxy(port, peer_of)) if doors is None else doors.make
+        self._world = World(directory, options, door)
         self._world.up()
+
+    @property
+    def proxies(self) -> Sequence[Proxy]:
+        """Return the brokers' doors, whether they know frames or not."""
+        return list(self._world.doors.values())
+
+    def check_logs(self) -> None:
+        """Assert that brokers have told of every fault in a line, not with a stack."""
+        check_no_tracebacks(self._world)
 
     @property
     def bootstrap(self) -> str:
@@ -90,7 +111,15 @@ class KafkaStage:
 
     source = "kafka"
 
-    def __init__(self, version: str, directory: Path, doors: Doors | None = None, *, flushed: bool = False) -> None:
+    def __init__(
+        self,
+        version: str,
+        directory: Path,
+        doors: Doors | None = None,
+        *,
+        flushed: bool = False,
+        options: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.version, self.doors, self.flushed = version, doors, flushed
         options = {
             **OPTIONS,
@@ -99,6 +128,7 @@ class KafkaStage:
             "group.initial.rebalance.delay.ms": "0",
             "transaction.state.log.num.partitions": "10",
             "transaction.remove.expired.transaction.cleanup.interval.ms": "10000",
+            **options,
         }
         brokers = len(BROKERS)
         self._kafka = (

@@ -181,6 +181,41 @@ async def copy(bootstrap: str, source: str, sink: str, name: str) -> None:
         await producer.stop()
 
 
+async def copy_one(bootstrap: str, source: str, sink: str, name: str, partition: int) -> None:
+    place = TopicPartition(source, partition)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap,
+        client_id=name,
+        group_id=name,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+    )
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, client_id=name, transactional_id=name)
+    await producer.start()
+    await consumer.start()
+    consumer.assign([place])
+    consumer.seek(place, await consumer.committed(place) or 0)
+    ended, first = stdin_ended(), True
+    try:
+        while not ended.is_set():
+            messages = (await consumer.getmany(timeout_ms=100)).get(place, [])
+            if not messages:
+                continue
+            await producer.begin_transaction()
+            await asyncio.gather(*[await producer.send(sink, m.value, m.key, partition) for m in messages])
+            await producer.send_offsets_to_transaction({place: messages[-1].offset + 1}, name)
+            if first:
+                await producer.abort_transaction()
+                consumer.seek(place, messages[0].offset)
+            else:
+                await producer.commit_transaction()
+            first = False
+    finally:
+        await consumer.stop()
+        await producer.stop()
+
+
 def _run(command: Coroutine[Any, Any, None]) -> None:
     asyncio.run(command)
 
@@ -194,5 +229,6 @@ if __name__ == "__main__":
         "group": group,
         "transactions": transactions,
         "copy": copy,
+        "copy-one": copy_one,
     }
     run({name: lambda *a, c=command: _run(c(*a)) for name, command in commands.items()})

@@ -1,7 +1,9 @@
 """What the Python client programs share: their lines, their records, the end of stdin. See README.md here."""
 
+import faulthandler
 import json
 import os
+import signal
 import ssl
 import sys
 import threading
@@ -13,6 +15,8 @@ PAUSE_S: Final = 0.05
 """Between two records of ``load``."""
 ONLY_NAMES_A_GROUP: Final = "only-names-a-group"
 """Client id of a consumer that reads nothing: librdkafka has a group named by one alone."""
+SESSION_OF_SEVERAL_MS: Final = 15_000
+"""Of a group's member that is ``copy`` beside others: they are to take over from one that is killed or stopped."""
 
 
 def login() -> dict[str, str]:
@@ -122,6 +126,7 @@ def transact(
 
 
 def run(commands: dict[str, Callable[..., Any]]) -> None:
-    """Call the command that the command line names; COUNT becomes a number."""
+    """Call the command that the command line names; COUNT becomes a number. SIGQUIT has it say where it stands."""
+    faulthandler.register(signal.SIGQUIT, chain=False)
     name, *arguments = sys.argv[1:]
     commands[name](*[int(a) if a.isdigit() else a for a in arguments])

@@ -4,6 +4,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 
 from tests.compat.clients.common import (
     ONLY_NAMES_A_GROUP,
+    SESSION_OF_SEVERAL_MS,
     Assignment,
     emit,
     emit_record,
@@ -72,12 +73,15 @@ def group(bootstrap: str, topic: str, name: str) -> None:
     consumer.close()
 
 
-def _transactional(bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> Producer:
+def _transactional(
+    bootstrap: str, transactional_id: str, timeout_ms: int = 60_000, client_id: str = "rdkafka"
+) -> Producer:
     return Producer(
         {
             "bootstrap.servers": bootstrap,
             "transactional.id": transactional_id,
             "transaction.timeout.ms": timeout_ms,
+            "client.id": client_id,
         }
     )
 
@@ -99,17 +103,18 @@ def transactions(bootstrap: str) -> None:
     transact(lambda id_, timeout_ms: _transactional(bootstrap, id_, timeout_ms), _send, offsets)
 
 
-def copy(bootstrap: str, source: str, sink: str, name: str) -> None:
+def copy(bootstrap: str, source: str, sink: str, name: str, member: str = "") -> None:
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": name,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
+            **({"client.id": member, "session.timeout.ms": SESSION_OF_SEVERAL_MS} if member else {}),
         }
     )
     consumer.subscribe([source])
-    producer = _transactional(bootstrap, name)
+    producer = _transactional(bootstrap, member or name, client_id=member or "rdkafka")
     producer.init_transactions()
     ended, first = stdin_ended(), True
     while not ended.is_set():

@@ -1,5 +1,7 @@
 """kafka-python; see README.md here."""
 
+import logging
+
 import kafka
 
 from tests.compat.clients.common import (
@@ -66,9 +68,12 @@ def group(bootstrap: str, topic: str, name: str) -> None:
     consumer.close()
 
 
-def _transactional(bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> kafka.KafkaProducer:
+def _transactional(bootstrap: str, transactional_id: str, timeout_ms: int = 60_000, **also: str) -> kafka.KafkaProducer:
     return kafka.KafkaProducer(
-        bootstrap_servers=bootstrap.split(","), transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
+        bootstrap_servers=bootstrap.split(","),
+        transactional_id=transactional_id,
+        transaction_timeout_ms=timeout_ms,
+        **also,
     )
 
 
@@ -119,7 +124,43 @@ def copy(bootstrap: str, source: str, sink: str, name: str) -> None:
     producer.close()
 
 
+def copy_one(bootstrap: str, source: str, sink: str, name: str, partition: int) -> None:
+    place = kafka.TopicPartition(source, partition)
+    producer = _transactional(bootstrap, name, client_id=name)
+    producer.init_transactions()
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=bootstrap.split(","),
+        client_id=name,
+        group_id=name,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+    )
+    consumer.assign([place])
+    consumer.seek(place, consumer.committed(place) or 0)
+    ended, first = stdin_ended(), True
+    while not ended.is_set():
+        messages = consumer.poll(timeout_ms=100).get(place)
+        if not messages:
+            continue
+        producer.begin_transaction()
+        for message in messages:
+            producer.send(sink, message.value, message.key, partition=partition)
+        offsets = {place: kafka.OffsetAndMetadata(messages[-1].offset + 1, "", -1)}
+        producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+        if first:
+            producer.flush(FLUSH_S)
+            producer.abort_transaction()
+            consumer.seek(place, messages[0].offset)
+        else:
+            producer.commit_transaction()
+        first = False
+    consumer.close()
+    producer.close()
+
+
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING)
     emit(client=f"kafka-python {kafka.__version__}")
     run(
         {
@@ -129,5 +170,6 @@ if __name__ == "__main__":
             "group": group,
             "transactions": transactions,
             "copy": copy,
+            "copy-one": copy_one,
         }
     )

@@ -228,7 +228,11 @@ func main() {
 	case "transactions":
 		transactions(a[2])
 	case "copy":
-		transcribe(a[2], a[3], a[4], a[5])
+		member := ""
+		if len(a) > 6 {
+			member = a[6]
+		}
+		transcribe(a[2], a[3], a[4], a[5], member)
 	default:
 		log.Fatalf("unknown command %s", a[1])
 	}

@@ -57,12 +57,18 @@ func act(c *kgo.Client, words []string) error {
 }
 
 // transcribe copies exactly once, by the library's own session of a group's member.
-func transcribe(bootstrap, source, sink, name string) {
-	session, err := kgo.NewGroupTransactSession(
-		kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.TransactionalID(name), kgo.ConsumerGroup(name),
+func transcribe(bootstrap, source, sink, name, member string) {
+	options := []kgo.Opt{
+		kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.ConsumerGroup(name),
 		kgo.ConsumeTopics(source), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RequireStableFetchOffsets(),
-		kgo.RecordPartitioner(kgo.ManualPartitioner()))
+		kgo.RecordPartitioner(kgo.ManualPartitioner())}
+	if member == "" {
+		options = append(options, kgo.TransactionalID(name))
+	} else {
+		options = append(options, kgo.TransactionalID(member), kgo.ClientID(member), kgo.SessionTimeout(15*time.Second))
+	}
+	session, err := kgo.NewGroupTransactSession(options...)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -32,7 +32,7 @@ public class Client {
                 a[1], a[2].split(","), Integer.parseInt(a[3]), a.length > 4 ? a[4] : "read_uncommitted");
             case "group" -> group(a[1], a[2], a[3]);
             case "transactions" -> Transactions.run(a[1]);
-            case "copy" -> Transactions.copy(a[1], a[2], a[3], a[4]);
+            case "copy" -> Transactions.copy(a[1], a[2], a[3], a[4], a.length > 5 ? a[5] : null);
             default -> throw new IllegalArgumentException(a[0]);
         }
         if (failure.get() != null) {

@@ -1,6 +1,7 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -49,15 +50,21 @@ class Transactions {
         }
     }
 
-    static void copy(String bootstrap, String source, String sink, String group) {
+    static void copy(String bootstrap, String source, String sink, String group, String member) {
         var config = Client.config(bootstrap);
         Client.member(config, group);
+        List<String> settings = new ArrayList<>(List.of("transactional.id", member == null ? group : member));
+        if (member != null) {
+            config.put("client.id", member);
+            config.put("session.timeout.ms", "15000");
+            settings.addAll(List.of("client.id", member));
+        }
         config.put("enable.auto.commit", "false");
         config.put("isolation.level", "read_committed");
         var ended = Client.stdinEnded();
         boolean first = true;
         try (var consumer = new KafkaConsumer<String, String>(config);
-             var producer = Client.producer(bootstrap, "transactional.id", group)) {
+             var producer = Client.producer(bootstrap, settings.toArray(String[]::new))) {
             consumer.subscribe(List.of(source));
             producer.initTransactions();
             while (ended.getCount() > 0) {

@@ -39,9 +39,10 @@ function logIn() {
   }
   return found
 }
-const connect = bootstrap =>
+const connect = (bootstrap, also = {}) =>
   new Kafka({
     ...logIn(),
+    ...also,
     brokers: bootstrap.split(','),
     retry: { retries: 20 }, // its five are over in nine seconds
     logCreator: () => entry => console.error(JSON.stringify(entry)),
@@ -103,8 +104,8 @@ async function group(bootstrap, topic, groupId) {
   await consumer.disconnect()
 }
 
-const transactional = async (bootstrap, transactionalId, transactionTimeout = 60000) => {
-  const producer = connect(bootstrap).producer({ transactionalId, transactionTimeout })
+const transactional = async (bootstrap, transactionalId, transactionTimeout = 60000, also = {}) => {
+  const producer = connect(bootstrap, also).producer({ transactionalId, transactionTimeout })
   await producer.connect()
   return producer
 }
@@ -161,9 +162,52 @@ async function copy(bootstrap, source, sink, groupId) {
   await producer.disconnect()
 }
 
+// It reads in groups only: one member, whose offsets are asked for once, as a later answer may lack a transaction that is not
+// quite ended. So it ends whenever it would join again, and whenever anything fails.
+async function copyOne(bootstrap, source, sink, name, number) {
+  const producer = await transactional(bootstrap, name, 60000, { clientId: name })
+  await (await producer.transaction()).abort() // which asks for the producer id, and for nothing else
+  const consumer = connect(bootstrap, { clientId: name }).consumer({ groupId: name, sessionTimeout: 15000 })
+  const end = why => {
+    console.error(`${why}`)
+    process.exit(1)
+  }
+  let joined = false
+  consumer.on(consumer.events.GROUP_JOIN, () => (joined ? end('would join again') : (joined = true)))
+  consumer.on(consumer.events.CRASH, ({ payload }) => end(payload.error))
+  await consumer.connect()
+  await consumer.subscribe({ topics: [source], fromBeginning: true })
+  const copyBatch = async (messages, resolveOffset) => {
+    const transaction = await producer.transaction()
+    const partition = Number(number)
+    await transaction.send({ topic: sink, messages: messages.map(({ key, value }) => ({ key, value, partition })) })
+    const offset = `${Number(messages.at(-1).offset) + 1}`
+    await transaction.sendOffsets({ consumerGroupId: name, topics: [{ topic: source, partitions: [{ partition, offset }] }] })
+    if (first) {
+      first = false
+      await transaction.abort() // what is not resolved is read again
+    } else {
+      await transaction.commit()
+      resolveOffset(messages.at(-1).offset)
+    }
+  }
+  let first = true
+  await consumer.run({
+    autoCommit: false,
+    eachBatchAutoResolve: false,
+    eachBatch: async ({ batch: { partition, messages }, resolveOffset }) => {
+      if (partition === Number(number)) await copyBatch(messages, resolveOffset).catch(end)
+      else resolveOffset(messages.at(-1).offset)
+    },
+  })
+  await stdinEnded()
+  await consumer.disconnect()
+  await producer.disconnect()
+}
+
 // Not exported by the package, so read from where it was found.
 const home = path.join(require.resolve('kafkajs'), '..', 'package.json')
 emit({ client: `KafkaJS ${JSON.parse(fs.readFileSync(home)).version}` })
 const [command, ...args] = process.argv.slice(2)
 // A failure ends the process with 1, as Node does of itself; what is left open by success does not keep it alive.
-;({ produce, load, consume, group, transactions, copy })[command](...args).then(() => process.exit(0))
+;({ produce, load, consume, group, transactions, copy, 'copy-one': copyOne })[command](...args).then(() => process.exit(0))
