@@ -12,7 +12,7 @@ from tests.histories.analyser.notation import HEADER
 from tests.histories.analyser.verdict import judge
 from tests.histories.clients import facts
 from tests.histories.clients.librdkafka import Cell
-from tests.histories.history import OK, History, read_file
+from tests.histories.history import FAIL, OK, History, read_file
 from tests.histories.writer import HistoryWriter
 
 X, Y = 0, 1
@@ -21,7 +21,10 @@ X, Y = 0, 1
 class Played:
     """Logs whose ends are told in a row, the last one ever after; a reader gets to each end that it may get to."""
 
-    def __init__(self, *ends: dict[int, int], readable: dict[int, int] | None = None) -> None:
+    def __init__(
+        self, *ends: dict[int, int], readable: dict[int, int] | None = None, batches_fail: bool = False
+    ) -> None:
+        self.batches_fail = batches_fail
         self._ends, self._readable = list(ends), readable or {}
         self.now = 0.0
 
@@ -29,6 +32,12 @@ class Played:
         self.now += 1
         told = self._ends.pop(0) if len(self._ends) > 1 else self._ends[0]
         return {key: (0, told[key]) for key in keys}
+
+    def read_batches(self, _: str, keys: Sequence[int], ends: dict[int, tuple[int, int]]) -> dict[int, Any]:
+        """Tell each key's log as one batch; the last end told has to be known before."""
+        if self.batches_fail:
+            raise OSError("no leader")
+        return {key: [[0, ends[key][1] - 1, 7, 0, 0, False, False]] for key in keys}
 
     def read(self, *arguments: Any) -> dict[int, int]:
         self.now += 10
@@ -40,7 +49,7 @@ def judged(played: Played, directory: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """Read what was sent, one value to each key, as the last phase does."""
     monkeypatch.setattr(facts, "ask_ends", played.ask_ends)
     monkeypatch.setattr(facts, "ask_committed", lambda *_: {})
-    monkeypatch.setattr(facts, "read_batches", lambda *_: {})
+    monkeypatch.setattr(facts, "read_batches", played.read_batches)
     monkeypatch.setattr(final, "_read", played.read)
     monkeypatch.setattr(final, "time", SimpleNamespace(monotonic=lambda: played.now))
     with HistoryWriter(directory / "h", HEADER) as writer:
@@ -81,3 +90,22 @@ def test_what_was_read_at_once_is_told_once(tmp_path: Path, monkeypatch: pytest.
     assert not judge(history).kinds()
     told = [operation.f for operation in history.operations if operation.f not in ("send", "poll")]
     assert told == ["ends", "ends", "final", "committed", "ends", "batches"]
+
+
+@pytest.mark.spec("HIS-43", "HIS-20")
+@pytest.mark.parametrize("readable", [None, {Y: 0}])
+def test_every_last_phase_ends_with_the_batches_of_all_keys_to_their_ends(
+    readable: dict[int, int] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Be all of it read or not: they tell whose fault a duplicate is."""
+    history = judged(Played({X: 1, Y: 1}, {X: 4, Y: 2}, readable=readable), tmp_path, monkeypatch)
+    last = history.operations[-1]
+    assert (last.f, last.type) == ("batches", OK)
+    assert {key: [batch[:2] for batch in batches] for key, batches in last.value.items()} == {X: [[0, 3]], Y: [[0, 1]]}
+
+
+@pytest.mark.spec("HIS-43", "HIS-20", "HIS-8")
+def test_batches_that_nobody_answered_for_are_told_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = judged(Played({X: 1, Y: 1}, batches_fail=True), tmp_path, monkeypatch)
+    last = history.operations[-1]
+    assert (last.f, last.type) == ("batches", FAIL)

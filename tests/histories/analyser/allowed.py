@@ -1,9 +1,11 @@
-"""What a run may show without anybody being at fault: one table, read from the history's header and its power cuts."""
+"""What a run may show without anybody being at fault: one table, read from the history's header and its deaths."""
 
+import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tests.histories.analyser.versions import Finding
+from tests.histories.history import NEVER
 
 _TRANSACTIONAL: Final = frozenset(
     {"G1a", "precommitted-read", "early-read", "G1c", "G1c-process", "G1c-realtime", "torn-transaction"}
@@ -24,8 +26,21 @@ _UNSAFE: Final = frozenset(
 )
 
 
-def why_allowed(finding: Finding, header: Mapping[str, Any], dark: int = -1) -> str | None:
-    """Say why a finding is no fault (HIS-40); None: it is one. ``dark``: the line after which all had power for good."""
+_EPOCHS_BY_TRANSACTION: Final = 4  # the version of Kafka from which a late end is told from the next transaction's own
+
+
+class Deaths(NamedTuple):
+    """After which lines all had power for good, and no broker died any more; -1: none ever lost it, or died."""
+
+    dark: int = -1
+    killed: int = -1
+
+
+_NOBODY_DIED: Final = Deaths()
+
+
+def why_allowed(finding: Finding, header: Mapping[str, Any], deaths: Deaths = _NOBODY_DIED) -> str | None:
+    """Say why a finding is no fault (HIS-40); None: it is one."""
     options, control = header["options"], header.get("source") == "kafka"
     kind = finding.kind
     if kind in ("int-send-skip", "G0", "G1c-ww"):
@@ -54,10 +69,17 @@ def why_allowed(finding: Finding, header: Mapping[str, Any], dark: int = -1) -> 
             return f"acks={options['acks']}"
         if options.get("unclean"):
             return "unclean elections"
-        if options.get("min_isr", 2) == 1 and options.get("faults"):
-            return "min.insync.replicas=1"
-        if not options.get("flushed") and min(finding.lines, default=dark) < dark:
+        first = min(finding.lines, default=NEVER)
+        if options.get("min_isr", 2) == 1 and first < deaths.killed:
+            return "min.insync.replicas=1, and a broker died"
+        if not options.get("flushed") and first < deaths.dark:
             return "all brokers lost what they had not synced"
-    if control and options.get("late_end_txn") and kind in ("G1a", "torn-transaction", "lost-write"):
-        return "known of Kafka: KAFKA-17754"
+    if control and kind in ("G1a", "torn-transaction", "lost-write") and options.get("late_end_txn"):
+        return "known of Kafka: KAFKA-17754" if _major(header) < _EPOCHS_BY_TRANSACTION else None
     return None
+
+
+def _major(header: Mapping[str, Any]) -> float:
+    """Return the first number of the version; of an unknown one, which is excused nothing, the highest."""
+    number = str(header.get("version", "")).partition(".")[0]
+    return int(number) if number.isdecimal() else math.inf

@@ -155,6 +155,14 @@ def cycles(versions: Versions, *, all_suspects: bool = False) -> Iterator[Findin
 
 def _search(versions: Versions, vertices: _Vertices, each: Pass, all_suspects: bool) -> Iterator[Finding]:
     writes = _Writes(_ww_edges(versions, vertices, each.transactions) if each.writes else ())
+    for suspects in _suspects(vertices, each, writes, all_suspects=all_suspects):
+        yield from _judge(versions, vertices, each, suspects, writes, reads=each.transactions)
+
+
+def _suspects(
+    vertices: _Vertices, each: Pass, writes: _Writes, *, all_suspects: bool = False
+) -> Iterator[Sequence[int]]:
+    """Yield the vertices of each stretch that downward edges span; a cycle lies within one."""
     positions = vertices.positions if each.transactions else _raised(vertices, writes.edges)
     downwards = [(positions[b], positions[a]) for a, b, _ in writes.edges if positions[b] <= positions[a]]
     if each.transactions:
@@ -167,8 +175,7 @@ def _search(versions: Versions, vertices: _Vertices, each: Pass, all_suspects: b
     if not intervals:
         return
     by_position = vertices.by_position if each.transactions else _by_position(positions)
-    for suspects in _stretches(by_position, positions, intervals):
-        yield from _judge(versions, vertices, each, suspects, writes, reads=each.transactions)
+    yield from _stretches(by_position, positions, intervals)
 
 
 def _ww_edges(versions: Versions, vertices: _Vertices, transactions: bool) -> Iterator[tuple[int, int, int, int]]:
@@ -216,7 +223,7 @@ def _stretches(
 
 
 def _judge(
-    versions: Versions, vertices: _Vertices, each: Pass, suspects: list[int], writes: _Writes, *, reads: bool
+    versions: Versions, vertices: _Vertices, each: Pass, suspects: Sequence[int], writes: _Writes, *, reads: bool
 ) -> Iterator[Finding]:
     inside = set(suspects)
     edges: list[Edge] = []
@@ -279,7 +286,7 @@ def _invoked(operation: Operation) -> int:
     return operation.invoked
 
 
-def _realtime_edges(vertices: _Vertices, suspects: list[int]) -> tuple[set[int], list[Edge]]:
+def _realtime_edges(vertices: _Vertices, suspects: Sequence[int]) -> tuple[set[int], list[Edge]]:
     """Return a chain of moments, one for each run of completions, and the edges through it (HIS-32).
 
     An operation leads to the moment after its completion, a moment to what was invoked before the next one and to the
@@ -402,8 +409,11 @@ def _step(versions: Versions, vertices: _Vertices, writes: _Writes, ends: tuple[
     vertex, following = ends
     one, other = vertices.operations[vertex], vertices.operations[following]
     if why == WR:
-        value = next(v for _, _, vs in vertices.polled(following) for v in vs if vertices.of_value.get(v) == vertex)  # type: ignore[arg-type]
-        return f"{one.process} sent {value} to {versions.writers[value][1].key}, {other.process} polled it"  # type: ignore[index]
+        runs = vertices.polled(following)
+        polled = ((value, offset) for _, offsets, values in runs for offset, value in zip(offsets, values, strict=True))
+        value, offset = next(each for each in polled if vertices.of_value.get(each[0]) == vertex)  # type: ignore[arg-type]
+        key = versions.writers[value][1].key  # type: ignore[index]
+        return f"{one.process} sent {value} to key {key}, {other.process} polled it at {offset}"
     if why == WW:
         before, after = writes.values[ends]
         return f"{one.process}'s {before} lies before {other.process}'s {after} in key {versions.writers[after][1].key}"

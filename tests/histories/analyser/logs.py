@@ -3,12 +3,21 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Literal
+from typing import Final, Literal, NamedTuple
 
 from tests.histories.analyser.versions import Finding, Versions
-from tests.histories.history import ASSIGNING, FAIL, NEVER, OK, RECORD_KEYS, Operation
+from tests.histories.history import ASSIGNING, FAIL, NEVER, OK, RECORD_KEYS, Operation, Poll, Send
 
 Reading = Literal["unread", "stuck", "read"]
+_MOST_POINTS: Final = 100  # of a series
+
+
+class Unread(NamedTuple):
+    """A key that was not read to its end: at which times how many acknowledged values had been in no ok poll."""
+
+    key: int
+    reading: Reading
+    unseen: tuple[tuple[int, int], ...]
 
 
 def phantoms(versions: Versions) -> Iterator[Finding]:
@@ -127,6 +136,36 @@ def unseen(versions: Versions) -> Iterator[Finding]:
             continue
         text = f"{value} was acknowledged for key {send.key}, which was read to its end without it"
         yield Finding("unseen", send.key, text, versions.witnesses(send.key, value))
+
+
+def unread(versions: Versions) -> tuple[Unread, ...]:
+    """Tell of each stuck or unread key how many of its values were missing when (HIS-27): figures, and no findings."""
+    reading = {key: how for key, how in readings(versions).items() if how != "read"}
+    seen: dict[int, set[int | None]] = defaultdict(set)
+    missing: dict[int, set[int]] = defaultdict(set)
+    points: dict[int, dict[int, int]] = defaultdict(dict)  # key -> time -> how many
+    for operation in versions.history.operations if reading else ():
+        for part in operation.parts:
+            if type(part) is Poll and operation.type == OK:
+                for key, (_, values) in part.runs.items():
+                    if key in reading:
+                        seen[key].update(values)
+                        if not missing[key].isdisjoint(values):
+                            missing[key].difference_update(values)
+                            points[key][operation.time] = len(missing[key])
+            elif type(part) is Send and part.key in reading and operation.outcome(part) == OK:
+                if part.value in seen[part.key] or versions.is_gone(part):
+                    continue
+                missing[part.key].add(part.value)
+                points[part.key][operation.time] = len(missing[part.key])
+    return tuple(Unread(key, how, _thinned(sorted(points[key].items()))) for key, how in sorted(reading.items()))
+
+
+def _thinned(points: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Keep so many that a long run can still be drawn, the first and the last among them."""
+    if len(points) <= _MOST_POINTS:
+        return tuple(points)
+    return tuple(points[n * (len(points) - 1) // (_MOST_POINTS - 1)] for n in range(_MOST_POINTS))
 
 
 def ends_backwards(versions: Versions) -> Iterator[Finding]:

@@ -80,6 +80,7 @@ class Model:
     keys: int = 3
     workers: int = 5
     transactions: bool = True
+    mixed: bool = True  # operations that send and poll
     with_groups: bool = False  # two members that commit what they polled, two that transform, to the last key
     entries: list[Entry] = field(default_factory=list)
     logs: list[list[int | None]] = field(default_factory=list)  # values; None is a marker, or was aborted
@@ -116,7 +117,7 @@ class Model:
     def _begin(self, worker: int) -> Callable[[], None]:
         """Invoke an operation; it takes effect now or at its end, and is told at its end."""
         process = self.processes[worker]
-        f = self.chance.choice(["txn", "mixed", "send", "poll"] if self.transactions else ["mixed", "send", "poll"])
+        f = self.chance.choice(["txn"] * self.transactions + ["mixed"] * self.mixed + ["send", "poll"])
         asked: list[list[Any]] = []
         for _ in range(self.chance.randint(1, 4)):
             if f == "poll" or (f != "send" and self.chance.random() < 0.5):

@@ -38,6 +38,10 @@ def kinds(text: str, extras: Mapping[int, Mapping[str, Any]] | None = None, **op
 _SOURCE = "0 (s x=a@0 ; s x=b@1) ; 2 p x:a@0,b@1"
 _READ = "; 3 ends x:0..2,y:0..2 ; 3 final x:2,y:2"
 
+# A transaction of unknown outcome whose values nobody read but operations of unknown outcome.
+_UNPROVEN = "0i [p y:b@0 ; s x=a@0] ∥ 1i (p x:a@0 ; s y=b@0)"
+_UNPROVEN_WRITES = "0i [s x=a@0 ; s y=c@1] ∥ 1 [s x=b@1 ; s y=d@0] ∥ 3i p x:a@0 y:c@1"
+
 HAS: list[tuple[str, Any]] = [
     ("phantom", "1 p x:Z@0"),
     ("phantom", "0 s y=a@0 ; 1 p x:a@0"),
@@ -145,9 +149,16 @@ HAS += [
     ("G0-realtime", "0 s x=a@5 ; 1 s x=b@3 ; 2i [s x=c@?] ; 3i p x:c@4"),
     # A value of the future may lie anywhere in a run.
     ("G1c-realtime", "0 p x:a@1,b@0 ; 1 s x=a@1"),
+    # A transaction of unknown outcome is a vertex as soon as anybody has read of it.
+    ("G1c-process", f"{_UNPROVEN} ; 2 p x:a@0"),
+    ("G0", f"{_UNPROVEN_WRITES} ; 2 p x:a@0"),
 ]
 
 NEARLY: list[tuple[str, Any]] = [
+    # A transaction of unknown outcome of which nobody has read is no vertex.
+    ("G1c-process", _UNPROVEN),
+    ("G0", _UNPROVEN_WRITES),
+    ("G1c-ww", _UNPROVEN_WRITES),
     # What was sent to another key is a phantom, and nothing else.
     ("lost-write", "0 s y=a@0 ; 1i p x:a@0 ; 2 p x:c@2"),
     ("precommitted-read", "0 [s y=a@0 ; p x:a@0]"),
@@ -366,6 +377,27 @@ GROUPS_HAVE += [
         f"{_SOURCE} ; 1 [s y=c@0 ; o x:1] ; 1 p y:c@0 ; 4 p x:a@0 {_READ}",
         {2: G, 4: assigned(5, 0, time=9000)},
     ),
+    # Offsets count as a send: those of a transaction that failed, or of unknown outcome, beside sends that nobody saw.
+    *(
+        (
+            "torn-transaction",
+            f"{_SOURCE} ; 1{how} [s y=c@0 ; o x:1] ; 4 committed x:{told} {_READ}",
+            {2: G, 3: G},
+        )
+        for how in ("f", "i", "")
+        for told in (1, 2)  # they or more
+    ),
+    ("torn-transaction", f"{_SOURCE} ; 1f [s y=c@0 ; o x:1] ; 4 p x:b@1 {_READ}", {2: G, 3: assigned(5, 0, time=9000)}),
+    # Sends that were seen beside offsets that are not there.
+    ("torn-transaction", f"{_SOURCE} ; 1f [s y=c@0 ; o x:2] ; 1 p y:c@0 ; 1 committed x:1 {_READ}", {2: G, 4: G}),
+    ("torn-transaction", f"{_SOURCE} ; 1i [s y=c@0 ; o x:2] ; 4 p y:c@0 ; 4 committed x:none {_READ}", {2: G, 4: G}),
+    # Where the next owner resumed beyond them.
+    ("torn-transaction", f"{_SOURCE} ; 1f [s y=c@0 ; o x:1] ; 4 p x:Z@3 {_READ}", {2: G, 3: assigned(5, 0, time=9000)}),
+    # Of one key they are there, of another they are not.
+    ("torn-transaction", f"{_SOURCE} ; 1 [o x:1,y:1] ; 1 committed x:1,y:0 {_READ}", {2: G, 3: G}),
+    # What another committed below explains nothing, nor what another group did.
+    ("torn-transaction", f"{_SOURCE} ; 3 o x:1 ; 1f [s y=c@0 ; o x:2] ; 3 committed x:2 {_READ}", {2: G, 3: G, 4: G}),
+    ("torn-transaction", f"{_SOURCE} ; 1f [s y=c@0 ; o x:2] ; 3 o x:2 ; 3 committed x:2 {_READ}", {2: G, 3: H, 4: G}),
     # A commit that failed explains no offsets.
     (
         "torn-transaction",
@@ -405,6 +437,25 @@ GROUPS_NEARLY = [
         f"{_SOURCE} ; 0 delete x:1 ; 1f [s y=c@0 ; o x:1] ; 4 p x:b@1 {_READ}",
         {3: G, 4: assigned(5, 0, time=9000)},
     ),
+    # Offsets may be there by another's commit of as many or more, be its outcome unknown.
+    *(
+        (
+            "torn-transaction",
+            f"{_SOURCE} ; 1f [s y=c@0 ; o x:1] ; {other} ; 4 committed x:{told} {_READ}",
+            {2: G, 3: G, 4: G},
+        )
+        for other, told in (("5 o x:1", 1), ("5 o x:2", 2), ("5i o x:1", 1), ("5i [s u=d@? ; o x:1]", 1))
+    ),
+    (
+        "torn-transaction",
+        f"{_SOURCE} ; 1f [s y=c@0 ; o x:1] ; 3 o x:1 ; 4 p x:b@1 {_READ}",
+        {2: G, 3: G, 4: assigned(5, 0, time=9000)},
+    ),
+    ("torn-transaction", f"{_SOURCE} ; 1f [s y=c@0 ; o x:2] ; 1 committed x:1 {_READ}", {2: G, 3: G}),
+    ("torn-transaction", f"{_SOURCE} ; 1f [s y=c@0 ; o x:1] ; 4 p x:a@0 {_READ}", {2: G, 3: assigned(5, 0, time=9000)}),
+    ("torn-transaction", f"{_SOURCE} ; 1i [s y=c@0 ; o x:1] ; 4 p y:c@0 ; 4 committed x:1 {_READ}", {2: G, 4: G}),
+    # Of another group's offsets nothing follows.
+    ("torn-transaction", f"{_SOURCE} ; 1f [s y=c@0 ; o x:1] ; 1 committed x:1 {_READ}", {2: G, 3: H}),
     # What was told before the transaction says nothing of it.
     (
         "torn-transaction",
@@ -545,6 +596,8 @@ def test_a_value_at_two_offsets_is_told_once_and_breaks_no_order() -> None:
 
 COMPACTED: dict[str, Any] = {"cleanup": "compact"}  # 1, 17, 33 and -33 have one record key; 2 another
 
+_READ_THREE = "; 3 ends x:0..3,y:0..3 ; 3 final x:3,y:3"
+
 COMPACTION = [
     ("lost-write", "0 s x=1@0 ; 0 s x=17@1 ; 1 p x:17@1", False),
     ("lost-write", "0 s x=1@0 ; 0 s x=2@1 ; 1 p x:2@1", True),
@@ -594,6 +647,13 @@ COMPACTION = [
     ("compacted-lost", "0 s x=1@0 ; 3 s x=18@0 ; 2 p x:1@0 ; 1 p x:18@0 ; 1 ends x:0..1 ; 1 final x:1", False),
     ("compacted-lost", "0 s y=1@0 ; 2i p x:1@0 ; 0 s x=2@1 ; 1 p x:2@1 ; 1 ends x:0..2 ; 1 final x:2", False),
     ("tombstone-skip", "0 s x=1@0 ; 0 s x=-17@1 ; 0 s x=2@2 ; 1 p x:1@0,2@2", True),  # in one poll, too
+    # A part of a transaction may have been compacted away.
+    ("torn-transaction", f"0 [s x=1@0 ; s y=2@0] ; 0 s x=17@2 ; 1 p y:2@0 x:17@2 {_READ_THREE}", False),
+    ("torn-transaction", f"0 [s x=1@0 ; s y=2@0] ; 0 s x=-17@2 ; 1 p y:2@0 x:-17@2 {_READ_THREE}", False),
+    ("torn-transaction", f"0 [s x=1@0 ; s y=2@0] ; 0 s x=18@2 ; 1 p y:2@0 x:18@2 {_READ_THREE}", True),
+    ("torn-transaction", f"0 [s x=1@2 ; s y=2@0] ; 0 s x=17@0 ; 1 p y:2@0 x:17@0 {_READ_THREE}", True),
+    # And of one whose place nobody was told nothing is known.
+    ("torn-transaction", f"0 [s x=1@? ; s y=2@0] ; 1 p y:2@0 {_READ_THREE}", False),
     ("tombstone-skip", "0 s x=1@0 ; 1 p x:1@0 ; 0 s x=-17@1 ; 0 s x=2@2 ; 1 assign x ; 1 p x:2@2", True),
     ("tombstone-skip", "0 s x=1@0 ; 1 p x:1@0 ; 0 s x=-17@1 ; 0 s x=2@2 ; 1f assign y ; 1 p x:2@2", True),
     ("tombstone-skip", "0 s x=1@0 ; 1 p x:1@0 ; 0 s x=-17@1 ; 0 s x=2@2 ; 1 assign y ; 1 assign x ; 1 p x:2@2", False),
@@ -689,6 +749,17 @@ def test_the_batches_tell_whose_fault_a_duplicate_is(batches: list[list[Any]], l
     written[-2] = written[-2].replace(b'"f":"ends"', b'"f":"batches"')
     (found,) = [a for a in judge(read(written)).anomalies if a.kind == "duplicate"]
     assert [finding.label for finding in found.findings] == [label]
+
+
+@pytest.mark.spec("HIS-20", "HIS-40")
+@pytest.mark.parametrize(("told", "allowed"), [("ok", True), ("fail", False)])
+def test_batches_that_were_not_told_excuse_no_duplicate(told: str, allowed: bool) -> None:
+    """Of an idempotent run: nobody knows whose fault it was."""
+    renumbered = [[1, 1, 7, 0, 4, False, False], [3, 3, 7, 1, 4, False, False]]
+    batches = {2: {"type": told, "f": "batches", "value": {0: renumbered}}}
+    written = lines("0 s x=a@1 ; 1 p x:b@2,a@3 ; 1 ends x:0..4", batches, idempotent=True, client="confluent-kafka")
+    written[-2] = written[-2].replace(b'"f":"ends"', b'"f":"batches"')
+    assert ({anomaly.kind for anomaly in judge(read(written)).unallowed} == set()) == allowed
 
 
 @pytest.mark.spec("HIS-20")

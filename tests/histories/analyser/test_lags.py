@@ -1,5 +1,7 @@
-"""How long consumers waited for what was known to be there, by histories of some lines."""
+"""How long consumers waited for what was known to be there, and what was unread when, by histories of some lines."""
 
+import json
+import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,6 +9,8 @@ import orjson
 import pytest
 
 from tests.histories.analyser.lags import Lag, Wait, lags
+from tests.histories.analyser.logs import Unread, unread
+from tests.histories.analyser.model import Model, drop, encode
 from tests.histories.analyser.notation import history, lines
 from tests.histories.analyser.verdict import judge
 from tests.histories.analyser.versions import Versions
@@ -130,3 +134,70 @@ def test_of_compacted_keys_nothing_is_said_to_be_stuck() -> None:
     assert lags(Versions(polled)).stuck
     polled.header["options"]["cleanup"] = "compact"
     assert not lags(Versions(polled)).stuck and lags(Versions(polled)).worst
+
+
+# --- what was unread when -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("HIS-27")
+@pytest.mark.parametrize(
+    ("text", "reading", "unseen"),
+    [
+        # Lines are 1,000 ns apart; what was sent is acknowledged in lines 1 and 3, and polled in line 5.
+        ("0 s x=a@0 ; 0 s x=b@1 ; 1 p x:a@0", "unread", [(1000, 1), (3000, 2), (5000, 1)]),
+        ("0 s x=a@0 ; 1 p x:a@0 ; 0 s x=b@1 ; 1 ends x:0..9 ; 1 final x:2", "stuck", [(1000, 1), (3000, 0), (5000, 1)]),
+        ("0 s x=a@0 ; 0 s x=b@1 ; 1i p x:a@0 ; 2f p x:b@1", "unread", [(1000, 1), (3000, 2)]),  # no ok poll
+        ("0i s x=a@? ; 1f s x=b@? ; 2 p", "unread", []),  # nobody knows that they are there
+        ("0 s x=a@0 ∥ 1 p x:a@0 ; 2 p x:a@0", "unread", [(2000, 1), (3000, 0)]),
+        ("1 p x:a@0 ∥ 0 s x=a@0", "unread", []),  # polled before it was acknowledged
+        ("0 [s x=a@0] ; 2i [s x=b@1] ; 1 p", "unread", [(1000, 1)]),
+        ("0 s x=a@0 ; 0 s x=b@1 ; 2 delete x:1 ; 1 p", "unread", [(3000, 1)]),  # what was removed is not missed
+        ("0 s x=a@0 ; 1 p x:a@0 ; 1 p x:a@0", "unread", [(1000, 1), (3000, 0)]),
+    ],
+)
+def test_of_a_key_not_read_to_its_end_it_is_told_how_many_values_were_missing_when(
+    text: str, reading: str, unseen: list[tuple[int, int]]
+) -> None:
+    """That is a figure: of such a key no value is a finding."""
+    verdict = judge(history(text))
+    assert [one for one in verdict.unread if one.key == X] == [Unread(X, reading, tuple(unseen))]  # type: ignore[arg-type]
+    assert "unseen" not in verdict.kinds()
+    (told,) = [one for one in json.loads(json.dumps(verdict.document()))["unread"] if one["key"] == X]
+    assert told == {"key": X, "reading": reading, "unseen": [list(point) for point in unseen]}
+
+
+@pytest.mark.spec("HIS-27")
+def test_of_a_key_read_to_its_end_there_is_no_series() -> None:
+    text = "0 s x=a@0 ; 0 s y=b@0 ; 1 p x:a@0 ; 1 ends x:0..1,y:0..1 ; 1 final x:1"
+    assert [one.key for one in judge(history(text)).unread] == [Y]
+
+
+@pytest.mark.spec("HIS-27")
+def test_a_series_ends_with_as_many_values_as_would_be_unseen_had_the_key_been_read() -> None:
+    """And goes by one up at most for each send, never below nothing, and onwards in time."""
+    missing = 0
+    for seed in range(40):
+        chance = random.Random(seed)
+        entries = Model(chance).run(40)
+        for _ in range(chance.randint(0, 3)):
+            drop(entries, chance)
+        unseen = [f for a in judge(read(encode(entries))).anomalies if a.kind == "unseen" for f in a.findings]
+        assert entries[-1]["f"] == "final"
+        versions = Versions(read(encode(entries[:-2])))
+        series = unread(versions)
+        assert {one.key for one in series} == set(versions.orders)
+        for one in series:
+            times, counts = [at for at, _ in one.unseen], [count for _, count in one.unseen]
+            assert times == sorted(set(times)) and min(counts, default=0) >= 0
+            assert ([0, *counts])[-1] == sum(f.key == one.key for f in unseen), seed
+        missing += len(unseen)
+    assert missing > 20
+
+
+@pytest.mark.spec("HIS-27", "HIS-2")
+def test_a_long_series_is_thinned_and_keeps_its_first_and_its_last_point() -> None:
+    text = " ; ".join(f"0 s x={n}@{n}" for n in range(1, 251))
+    (series,) = judge(history(text)).unread
+    assert len(series.unseen) == 100
+    assert series.unseen[0] == (1000, 1) and series.unseen[-1] == (499_000, 250)
+    assert all(b[0] - a[0] <= 6000 for a, b in zip(series.unseen, series.unseen[1:], strict=False))

@@ -8,8 +8,9 @@ from typing import Any, Final, NamedTuple
 from tests.histories.analyser import allowed, atomic, graph, groups, logs, reads, sends
 from tests.histories.analyser.lags import Lags, lags
 from tests.histories.analyser.versions import Finding, Versions
-from tests.histories.history import OK, RECORDS, History, collector_off
+from tests.histories.history import NEVER, OK, RECORDS, History, collector_off
 
+_DEADLY: Final = ("kill", "tear", "power cut", "failing disk")  # faults in which brokers end without saying so
 CLEAN, FOUND, MALFORMED, TOO_LITTLE = range(4)  # how check-history ends
 
 _CHECKS: Final[tuple[Callable[[Versions], Iterator[Finding]], ...]] = (
@@ -46,12 +47,16 @@ class Anomaly(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """``counts``: of each f and type, how many operations. ``too_little``: why nothing can be said, if so."""
+    """``counts``: of each f and type, how many operations. ``too_little``: why nothing can be said, if so.
+
+    ``unread``: what was not read yet, over time, of the keys that were not read to their ends.
+    """
 
     anomalies: tuple[Anomaly, ...]
     counts: dict[str, int]
     too_little: str | None
     lags: Lags
+    unread: tuple[logs.Unread, ...]
 
     @property
     def unallowed(self) -> tuple[Anomaly, ...]:
@@ -91,31 +96,50 @@ class Verdict(NamedTuple):
             for a in self.anomalies
         ]
         waits = [{**one._asdict(), "lag": one.lag._asdict(), "stall": one.stall._asdict()} for one in self.lags.worst]
-        return {"counts": self.counts, "too_little": self.too_little, "anomalies": anomalies, "lags": waits}
+        unread = [one._asdict() for one in self.unread]
+        return {
+            "counts": self.counts,
+            "too_little": self.too_little,
+            "anomalies": anomalies,
+            "lags": waits,
+            "unread": unread,
+        }
 
 
 def judge(history: History) -> Verdict:
     """Find every anomaly of a history and say which are allowed."""
     with collector_off():
         versions = Versions(history)
-        dark = _dark(history)
+        deaths = _deaths(history)
         found: dict[tuple[str, str | None], list[Finding]] = {}
         measured = lags(versions)
         for finding in chain(*(check(versions) for check in _CHECKS), measured.stuck):
-            why = allowed.why_allowed(finding, history.header, dark)
+            why = allowed.why_allowed(finding, history.header, deaths)
             found.setdefault((finding.kind, why), []).append(finding)
         anomalies = tuple(
             Anomaly(kind, why, tuple(findings))
             for (kind, why), findings in sorted(found.items(), key=lambda each: (each[0][0], each[0][1] or ""))
         )
         counts = Counter(f"{operation.f} {operation.type}" for operation in history.operations)
-        return Verdict(anomalies, dict(sorted(counts.items())), _too_little(versions), measured)
+        return Verdict(anomalies, dict(sorted(counts.items())), _too_little(versions), measured, logs.unread(versions))
 
 
-def _dark(history: History) -> int:
-    """Return the line at which the last power cut of all brokers was over; -1: there was none."""
-    cuts = (line for line in history.faults if any(f.startswith("power cut all") for f in line["value"]["faults"]))
-    return max((line["index"] for line in cuts if not line["value"]["begins"]), default=-1)
+def _deaths(history: History) -> allowed.Deaths:
+    """Return the lines at which the last power cut of all brokers, and the last death of any, was over."""
+    return allowed.Deaths(_last_over(history, ("power cut all",)), _last_over(history, _DEADLY))
+
+
+def _last_over(history: History, kinds: tuple[str, ...]) -> int:
+    """A fault whose end is not told goes on."""
+    under_way, over = set[str](), -1
+    for line in history.faults:
+        faults = {fault for fault in line["value"]["faults"] if fault.startswith(kinds)}
+        if line["value"]["begins"]:
+            under_way |= faults
+        elif faults:
+            under_way -= faults
+            over = line["index"]
+    return NEVER if under_way else over
 
 
 def _too_little(versions: Versions) -> str | None:

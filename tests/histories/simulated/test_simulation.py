@@ -61,6 +61,19 @@ def test_transactions_come_to_every_end_with_values_and_with_offsets(tmp_path: P
     assert all(send.source is not None for send in outputs)
 
 
+@pytest.mark.spec("HIS-48", "HIS-20")
+def test_a_run_ends_with_the_batches_in_which_all_that_was_read_lies(tmp_path: Path) -> None:
+    run(tmp_path / "run", drawn(3, _OPERATIONS))
+    operations = read_file(tmp_path / "run" / "history.jsonl").operations
+    last = operations[-1]
+    assert (last.f, last.type) == ("batches", OK)
+    read = {
+        (key, at) for o in operations for poll in o.polls for key, (offsets, _) in poll.runs.items() for at in offsets
+    }
+    assert len(read) > _OPERATIONS / 4
+    assert all(any(base <= at <= end for base, end, *_ in last.value[key]) for key, at in read)
+
+
 @pytest.mark.spec("HIS-48", "HIS-50")
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_clients_of_the_simulated_brokers_see_nothing_that_is_not_allowed(tmp_path: Path, seed: int) -> None:

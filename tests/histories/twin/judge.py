@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from tests.histories.analyser.versions import Finding
 from tests.histories.history import History
-from tests.histories.twin import anomalies, cycles, groups
+from tests.histories.twin import anomalies, cycles, groups, lags
 from tests.histories.twin.facts import Facts, Found, name
 
 CYCLES = frozenset({"G1c", "G1c-process", "G1c-realtime", "G0-process", "G0-realtime", "G0", "G1c-ww"})
@@ -14,7 +14,8 @@ CYCLES = frozenset({"G1c", "G1c-process", "G1c-realtime", "G0-process", "G0-real
 def judge(history: History) -> set[Found]:
     """Find every anomaly of a short history."""
     facts = Facts(history)
-    return {*anomalies.all_of(facts), *groups.all_of(facts), *cycles.all_of(facts)}
+    stuck = {Found("stuck", key) for key in lags.stuck(facts)}
+    return {*anomalies.all_of(facts), *groups.all_of(facts), *cycles.all_of(facts), *stuck}
 
 
 def differences(history: History, ours: set[Found], firsts: Iterable[Finding]) -> list[str]:

@@ -18,7 +18,9 @@ from tests.histories.analyser.test_anomalies import COMPACTED, COMPACTION, GROUP
 from tests.histories.analyser.verdict import judge
 from tests.histories.history import History, read
 from tests.histories.twin import judge as twin
-from tests.histories.twin.wild import spoil
+from tests.histories.twin import lags as twin_lags
+from tests.histories.twin.facts import Facts
+from tests.histories.twin.wild import spoil, starve, stretch
 
 ALLOWED = {"int-send-skip", "G0", "G1c-ww"}  # Kafka isolates no writes
 OF_GROUPS: list[Any] = [*GROUPS_HAVE, *GROUPS_NEARLY]
@@ -42,10 +44,12 @@ class Judged(NamedTuple):
 
 def _compared(given: History, *said: object) -> set[str]:
     """Let both analysers judge a history, and return the kinds that they agree on."""
-    found = twin.judge(given)
-    firsts = [finding for anomaly in judge(given).anomalies for finding in anomaly.findings]
+    found, verdict = twin.judge(given), judge(given)
+    firsts = [finding for anomaly in verdict.anomalies for finding in anomaly.findings]
     differ = twin.differences(given, found, firsts)
     assert not differ, (*said, differ)
+    figures = {(one.process, one.key, one.lag.ns, one.stall.ns) for one in verdict.lags.worst}
+    assert twin_lags.worst(Facts(given)) == figures, said
     return {each.kind for each in found}
 
 
@@ -76,6 +80,8 @@ def _judged(seed: int) -> Judged:
         kinds |= came
     spoilt = copying.deepcopy(entries)
     options = spoil(spoilt, chance)
+    if chance.random() < 0.5:
+        stretch(spoilt, chance)
     kinds |= _compared(read(encode(spoilt, **options)), seed, "spoilt")
     return Judged(3 + (expected is not None), kinds, None if expected is None else change.__name__)
 
@@ -131,3 +137,22 @@ def test_both_analysers_find_a_change_that_was_planted(change: Change) -> None:
 def test_both_analysers_say_the_same_of_the_histories_written_by_hand() -> None:
     for text, extras, options in WRITTEN:
         _compared(history(text, extras, **options), text)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("HIS-3", "HIS-34", "HIS-27")
+def test_both_analysers_say_the_same_of_who_waits_and_of_who_waits_too_long() -> None:
+    """Of histories that take minutes; what waits too long is no finding where a fault is to blame."""
+    waited, stuck, excused = 0, 0, 0
+    for seed in range(60):
+        chance = random.Random(seed)
+        entries = Model(chance, workers=3, transactions=False).run(20)
+        starve(entries, chance)
+        stretch(entries, chance)
+        given = read(encode(entries))
+        _compared(given, seed)
+        facts = Facts(given)
+        waited += len(twin_lags.worst(facts))
+        stuck += len(twin_lags.stuck(facts))
+        excused += len(twin_lags.stuck(Facts(given._replace(faults=[]))) - twin_lags.stuck(facts))
+    assert waited > 100 and stuck >= 4 and excused >= 4, (waited, stuck, excused)

@@ -24,6 +24,40 @@ def spoil(entries: Entries, chance: random.Random) -> dict[str, Any]:
     return {"cleanup": "compact", "delete_retention_ms": chance.choice([0, 86_400_000])} if compacted else {}
 
 
+def stretch(entries: Entries, chance: random.Random) -> None:
+    """Let each line take up to two seconds, with faults of brokers now and then; nothing else of it changes."""
+    for _ in range(chance.choice([0, 0, 0, 1, 2, 3])):
+        value = {"begins": chance.random() < 0.6, "faults": [chance.choice(["kill 1", "freeze 2"])]}
+        told = {"process": "nemesis", "type": "info", "f": "fault", "value": value}
+        entries.insert(chance.choice([0, chance.randrange(len(entries))]), told)
+    _number(entries)
+    factor = chance.choice([10_000, 600_000, 1_200_000, 1_500_000, 2_000_000])
+    for entry in entries:
+        entry["time"] *= factor
+        if "ended_at" in entry:
+            entry["ended_at"] *= factor
+        for event in entry.get("rebalance", ()):
+            event["time"] *= factor
+
+
+def starve(entries: Entries, chance: random.Random) -> None:
+    """Let one more process poll again and again, and seldom get anything."""
+    process, keys = 30_000 + len(entries), [key for key in range(3) if chance.random() < 0.7]
+    runs = [part[1] for part in _told(entries, "poll")[-1]["value"] if part[0] == "poll"]
+    left = {key: list(runs[0].get(key, ())) for key in keys} if runs else {}
+    asked: list[tuple[str, Any, Any]] = [(chance.choice(["assign", "assign", "subscribe"]), keys, keys)]
+    for _ in range(chance.randint(5, 25)):
+        lucky = [key for key in left if left[key] and chance.random() < 0.05]
+        asked.append(("poll", [["poll"]], [["poll", {key: [left[key].pop(0)] for key in lucky}]]))
+    at = chance.choice([0, len(entries), chance.randrange(len(entries))])
+    for f, value, told in asked:
+        kind = "ok" if chance.random() < 0.95 else "fail"
+        entries.insert(at, {"process": process, "type": "invoke", "f": f, "value": value})
+        entries.insert(at + 1, {"process": process, "type": kind, "f": f, "value": told})
+        at = min(at + 2 + chance.choice([0, 1, 2]), len(entries))
+    _number(entries)
+
+
 def _told(entries: Entries, f: str = "") -> list[dict[str, Any]]:
     return [each for each in entries if each["type"] != "invoke" and (not f or each["f"] == f)]
 
@@ -293,5 +327,5 @@ def leave_out(entries: Entries, chance: random.Random) -> None:
 
 _WILD: tuple[Callable[[Entries, random.Random], None], ...] = (
     turn_round, shift, shift, shift_sent, stray, reorder, again, fail, silent, outcome, early, facts, insert, insert, assign,
-    generation, commit, source, cut, future, future, own, leave_out, mutual, exchange,
+    generation, commit, source, cut, future, future, own, leave_out, mutual, exchange, starve,
 )  # fmt: skip
