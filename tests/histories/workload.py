@@ -262,7 +262,7 @@ class _Parts:
     ) -> None:
         self.told: list[list[Any]] = []
         self.failed = False
-        self.firsts: dict[int, int] = {}  # of each key polled: where it began
+        self.firsts: dict[int, int] = {}  # of each key polled: where it began, since it was assigned
         self.sent_in: dict[str, int | None] = {}  # the generation of the newest commit that was taken, if it is known
         self._client, self._asked, self._transactional, self._polled = client, asked, transactional, polled
         self._to_commit: dict[int, int] = {}
@@ -316,6 +316,8 @@ class _Parts:
             runs, self.failed = {}, True
         for event in self._client.events[heard:]:  # of one call librdkafka delivers only what came afterwards
             event["part"] = len(self.told)
+            for key in event["keys"]:  # where it was before is of no use: its group may have gone on meanwhile
+                self.firsts.pop(key, None)
         self.told.append(["poll", runs])
         for key, pairs in runs.items():
             self.firsts.setdefault(key, pairs[0][0])
