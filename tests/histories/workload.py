@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaException
 
+from tests.histories.clients import kafka_python
 from tests.histories.clients.librdkafka import Cell, Client, Ended, Runs
 from tests.histories.history import FAIL, INFO, OK, Process
 
@@ -103,8 +104,9 @@ class Worker:
 
     def _open(self) -> None:
         group = (f"transformers-{self._workers}" if self._transforms else GROUP) if self._subscribes else None
+        made = kafka_python.KafkaPython if self._cell.client == kafka_python.NAME else Client
         try:
-            self._client = Client(
+            self._client = made(
                 self._bootstrap,
                 self._cell,
                 self._process,

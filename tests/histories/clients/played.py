@@ -12,8 +12,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from tests.histories.clients import librdkafka
 from tests.histories.clients.values import partition_of, topic_of
 
-CODES: Final = sorted({code for code in vars(KafkaError).values() if isinstance(code, int)})
-"""Every error there is: Kafka's, and below 0 librdkafka's own."""
+CODES: Final = sorted({code for code in vars(KafkaError).values() if isinstance(code, int)} | {9999})
+"""Every error there is: Kafka's, below 0 librdkafka's own, and one that nobody knows."""
 _CALL_S: Final = 1.0
 _ENDLESS_S: Final = 100_000
 

@@ -121,6 +121,33 @@ def test_where_records_were_deleted_a_log_starts_behind_them(
     assert begun.from_start
 
 
+@pytest.mark.spec("HIS-13")
+def test_each_question_is_asked_by_a_client_made_for_it(
+    kafka_broker: EmbeddedCluster, new_topic: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that lived through an election goes on asking with the old epoch."""
+    x, made = new_topic(), list[str]()
+
+    def noted(name: str) -> None:
+        of = getattr(facts, name)
+
+        def make(settings: dict[str, object]) -> object:
+            made.append(name)
+            return of(settings)
+
+        monkeypatch.setattr(facts, name, make)
+
+    noted("AdminClient")
+    noted("Consumer")
+    for asked in (1, 2):
+        ends = facts.ask_ends(kafka_broker.bootstrap, [x])
+        assert made.count("AdminClient") == 3 * asked - 1  # for starts, and for ends
+        facts.ask_committed(kafka_broker.bootstrap, "nobody", [x])
+        assert made.count("Consumer") == asked
+        facts.read_batches(kafka_broker.bootstrap, [x], ends)
+        assert made.count("AdminClient") == 3 * asked
+
+
 @pytest.mark.spec("HIS-11", "HIS-13")
 def test_members_of_a_group_hear_of_each_rebalance_in_its_order_and_generation(
     kafka_broker: EmbeddedCluster, new_topic: Callable[[], int]

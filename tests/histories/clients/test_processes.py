@@ -73,6 +73,10 @@ class Hands(Worker):
         self._ask(self._client)
         return self.operations[-1]
 
+    def take(self, keys: list[int], *, from_start: bool) -> None:
+        assert self._client is not None
+        self._take_keys(self._client, keys, from_start=from_start)
+
     def crash(self) -> None:
         self._crash()
 
@@ -385,6 +389,19 @@ def test_a_process_whose_producer_cannot_begin_is_tried_again_under_its_number(
     assert hands.is_over
     hands.open()
     assert hands.transact(["poll"]).process == _WORKERS
+
+
+@pytest.mark.spec("HIS-11")
+def test_an_assign_says_whether_it_goes_to_the_start_and_a_subscribe_never(assigned: Hands, subscribed: Hands) -> None:
+    assigned.take([X, Y], from_start=False)
+    assigned.take([Y], from_start=True)
+    subscribed.take([X], from_start=True)
+    of_assigned = [(one.f, one.value, one.from_start) for one in assigned.operations]
+    assert of_assigned == [("assign", list(range(8)), True), ("assign", [X, Y], False), ("assign", [Y], True)]
+    assert [(one.f, one.value, one.from_start) for one in subscribed.operations] == [
+        ("subscribe", list(range(8)), False),
+        ("subscribe", [X], False),
+    ]
 
 
 # --- what groups tell
