@@ -16,8 +16,7 @@ from tests.histories.writer import HistoryWriter
 _PATIENCE_S: Final = 180
 _ANEW_S: Final = 10.0
 _ASKED: Final = 3  # as often, until batches are told: without them each copy is laid at the brokers' door
-FIRST_PROCESS: Final = 1_000_000
-"""From this number on processes are those of the last phase."""
+_FIRST_PROCESS: Final = 1_000_000
 
 
 def read_everything(
@@ -28,7 +27,7 @@ def read_everything(
     Ends that have grown meanwhile are read to as well: the marker of a transaction whose time is up comes when it likes,
     also to a partition that holds nothing else of it and kept no reader waiting.
     """
-    process, ends, positions = FIRST_PROCESS, dict[int, tuple[int, int]](), dict[int, int]()
+    process, ends, positions = _FIRST_PROCESS, dict[int, tuple[int, int]](), dict[int, int]()
     told: dict[int, int] | None = None
     deadline = time.monotonic() + _PATIENCE_S
     while True:

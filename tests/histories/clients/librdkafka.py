@@ -39,8 +39,8 @@ class Cell(NamedTuple):
     via: str  # assign or subscribe
     guarantee: str  # plain, idempotent or transactional
     isolation: str = "read_committed"
-    acks: str = "all"
     client: str = NAME
+    acks: str = "all"
 
     @property
     def transactional(self) -> bool:
