@@ -22,7 +22,7 @@ from kafkatool.core.errors import KafkatoolError
 from tests.faults.world import BROKERS
 from tests.histories import nemesis, workload
 from tests.histories.analyser.verdict import CLEAN, Verdict, judge
-from tests.histories.clients import values
+from tests.histories.clients import kafka_python, librdkafka, values
 from tests.histories.clients.librdkafka import Cell, warnings_in
 from tests.histories.crew import LEAVING_S, PROCESSES, Crew, Task
 from tests.histories.final import read_everything
@@ -55,7 +55,7 @@ def header(seed: int, stage: nemesis.Stage, cell: Cell, steps: int) -> Header:
         "source": stage.source,
         "version": stage.version,
         "brokers": len(BROKERS),
-        "client": "confluent-kafka",
+        "client": cell.client,
         "options": {
             **cell.options,
             "faults": steps != 0 or stage.doors is not None,
@@ -228,13 +228,18 @@ def main() -> int:
     parser.add_argument("--kafka", metavar="VERSION", help="run on real Kafka of that version, as a control")
     parser.add_argument("--via", choices=("assign", "subscribe"), help="instead of what the seed draws")
     parser.add_argument("--guarantee", choices=("plain", "idempotent", "transactional"), help="likewise")
+    parser.add_argument(
+        "--client", choices=(librdkafka.NAME, kafka_python.NAME), default=librdkafka.NAME, help="who works"
+    )
     parser.add_argument("--isolation", choices=("read_committed", "read_uncommitted"), help="likewise")
     parser.add_argument("--keep", type=Path, help="where to leave everything, clean or not")
     given = parser.parse_args()
     end_if_frozen()
     cell = cell_of(given.seed)
     cell = cell._replace(via=given.via or cell.via, guarantee=given.guarantee or cell.guarantee)
-    cell = cell._replace(isolation=given.isolation or cell.isolation)
+    cell = cell._replace(isolation=given.isolation or cell.isolation, client=given.client)
+    if cell.client == kafka_python.NAME and (cell.via, cell.transactional) != ("assign", False):
+        parser.error(f"{cell}: kafka-python's are assigned their keys, without transactions")
     print(f"seed {given.seed}: {cell}", flush=True)
     directory = given.keep or Path(tempfile.mkdtemp(prefix="history-run-"))
     directory.mkdir(parents=True, exist_ok=True)

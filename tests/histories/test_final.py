@@ -1,6 +1,6 @@
 """The last phase, with played brokers: what it says of a key is so when it says it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -45,11 +45,16 @@ class Played:
         return {key: min(end, self._readable.get(key, end)) for key, end in ends.items()}
 
 
-def judged(played: Played, directory: Path, monkeypatch: pytest.MonkeyPatch) -> History:
+def judged(
+    played: Played,
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    told: Callable[[str], Any] | None = None,
+) -> History:
     """Read what was sent, one value to each key, as the last phase does."""
     monkeypatch.setattr(facts, "ask_ends", played.ask_ends)
-    monkeypatch.setattr(facts, "ask_committed", lambda *_: {})
-    monkeypatch.setattr(facts, "read_batches", played.read_batches)
+    monkeypatch.setattr(facts, "ask_committed", lambda *_: told("committed") if told else {})
+    monkeypatch.setattr(facts, "read_batches", played.read_batches if told is None else lambda *_: told("batches"))
     monkeypatch.setattr(final, "_read", played.read)
     monkeypatch.setattr(final, "time", SimpleNamespace(monotonic=lambda: played.now))
     with HistoryWriter(directory / "h", HEADER) as writer:

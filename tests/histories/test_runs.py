@@ -12,12 +12,15 @@ from tests.compat import real_kafka
 from tests.histories import nemesis
 from tests.histories import run as histories_run
 from tests.histories.analyser.verdict import Verdict
+from tests.histories.clients import kafka_python
 from tests.histories.clients.librdkafka import Cell
 from tests.histories.frames.doors import Doors
 from tests.histories.frames.record import Record, read_frames
 from tests.histories.history import read_file
 from tests.histories.run import run
 from tests.waiting import eventually
+
+_LAST_PHASE = 1_000_000  # the lowest number of its processes
 
 
 def _judged(
@@ -100,14 +103,22 @@ def test_neither_do_brokers_that_synced_each_batch_nor_those_whose_disk_or_clock
 @pytest.mark.parametrize(
     ("cell", "steps"),
     # Who subscribes while a coordinator goes may meet a fault of librdkafka's own: docs/histories.md.
-    [(Cell("assign", "idempotent"), 1), (Cell("subscribe", "transactional"), 0)],
-    ids=["a leader is killed", "transactions"],
+    [
+        (Cell("assign", "idempotent"), 1),
+        (Cell("subscribe", "transactional"), 0),
+        (Cell("assign", "idempotent", client=kafka_python.NAME), 1),  # it keeps fetch sessions
+    ],
+    ids=["a leader is killed", "transactions", "a leader of kafka-python's is killed"],
 )
 @pytest.mark.spec("HIS-8", "HIS-9", "HIS-12", "HIS-42", "HIS-43", "HIS-45")
 def test_clients_of_our_brokers_see_nothing_that_is_not_allowed(tmp_path: Path, cell: Cell, steps: int) -> None:
     verdict = _judged(nemesis.OurStage(tmp_path / "cluster"), tmp_path, cell, steps)
     assert not verdict.unallowed, list(verdict.lines())
     assert verdict.too_little is None
+    told = read_file(tmp_path / "history.jsonl")
+    assert _begun(tmp_path) == ["kill"] * steps
+    last = max(one.completed for one in told.operations if isinstance(one.process, int) and one.process < _LAST_PHASE)
+    assert all(line["index"] < last for line in told.faults)  # while operations went on
 
 
 @pytest.mark.slow

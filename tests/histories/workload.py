@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaException
 
+from tests.histories.clients import kafka_python
 from tests.histories.clients.librdkafka import Cell, Client, Ended, Runs
 from tests.histories.history import FAIL, INFO, OK, Process
 
@@ -103,8 +104,9 @@ class Worker:
 
     def _open(self) -> None:
         group = (f"transformers-{self._workers}" if self._transforms else GROUP) if self._subscribes else None
+        made = kafka_python.KafkaPython if self._cell.client == kafka_python.NAME else Client
         try:
-            self._client = Client(
+            self._client = made(
                 self._bootstrap,
                 self._cell,
                 self._process,
@@ -262,7 +264,7 @@ class _Parts:
     ) -> None:
         self.told: list[list[Any]] = []
         self.failed = False
-        self.firsts: dict[int, int] = {}  # of each key polled: where it began
+        self.firsts: dict[int, int] = {}  # of each key polled: where it began, since it was assigned
         self.sent_in: dict[str, int | None] = {}  # the generation of the newest commit that was taken, if it is known
         self._client, self._asked, self._transactional, self._polled = client, asked, transactional, polled
         self._to_commit: dict[int, int] = {}
@@ -316,6 +318,8 @@ class _Parts:
             runs, self.failed = {}, True
         for event in self._client.events[heard:]:  # of one call librdkafka delivers only what came afterwards
             event["part"] = len(self.told)
+            for key in event["keys"]:  # where it was before is of no use: its group may have gone on meanwhile
+                self.firsts.pop(key, None)
         self.told.append(["poll", runs])
         for key, pairs in runs.items():
             self.firsts.setdefault(key, pairs[0][0])

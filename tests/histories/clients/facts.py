@@ -57,7 +57,10 @@ def ask_committed(bootstrap: str, group: str, keys: Sequence[int]) -> dict[int, 
 
 
 def read_batches(bootstrap: str, keys: Sequence[int], ends: Mapping[int, tuple[int, int]]) -> dict[int, list[Batch]]:
-    """Read the headers of all batches of each key, raw, from its leader."""
+    """Read the headers of all batches of each key, raw, from its leader.
+
+    Raises KafkaException, KafkatoolError, and RuntimeError where a key has no leader, or cannot be read to its end.
+    """
     client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     view = client.list_topics(timeout=_TIMEOUT_S)
     found: dict[int, list[Batch]] = {}
@@ -65,6 +68,8 @@ def read_batches(bootstrap: str, keys: Sequence[int], ends: Mapping[int, tuple[i
         connections: dict[int, Connection] = {}
         for key in keys:
             leader = view.topics[topic_of(key)].partitions[partition_of(key)].leader
+            if leader not in view.brokers:
+                raise RuntimeError(f"key {key} has no leader")
             if leader not in connections:
                 at = view.brokers[leader]
                 connection = Connection(
@@ -95,5 +100,5 @@ def _batches(connection: Connection, key: int, start: int, end: int) -> Iterator
             position = h.next_offset
             kinds = bool(h.attributes & _TRANSACTIONAL), bool(h.attributes & _CONTROL)
             yield h.base_offset, h.next_offset - 1, h.producer_id, h.producer_epoch, h.base_sequence, *kinds
-        if position == before:
-            return  # the rest is not there, or not led here any more
+        if position == before:  # what was read so far is no answer: a copy among the rest would have no label
+            raise RuntimeError(f"key {key} cannot be read from {position} to {end}: {answer.error_code}")

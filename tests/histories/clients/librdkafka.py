@@ -14,6 +14,8 @@ from tests.histories.clients.values import decode, encode, key_of, partition_of,
 from tests.histories.history import FAIL, INFO, OK
 from tests.histories.writer import DELETE_RETENTION_MS, Options
 
+NAME: Final = "confluent-kafka"
+
 _DELIVERY_S: Final = 10.0  # after that, what became of a send is unknown
 _RETRIES_S: Final = 30.0
 _BEGINNING_S: Final = 3.0  # a transaction may be open meanwhile, and others wait for the rebalance
@@ -37,6 +39,7 @@ class Cell(NamedTuple):
     via: str  # assign or subscribe
     guarantee: str  # plain, idempotent or transactional
     isolation: str = "read_committed"
+    client: str = NAME
     acks: str = "all"
 
     @property
@@ -58,7 +61,7 @@ class Cell(NamedTuple):
             "unclean": False,
             "cleanup": "delete",
             "delete_retention_ms": DELETE_RETENTION_MS,
-            "client": "confluent-kafka",
+            "client": self.client,
             "faults": False,
         }
 

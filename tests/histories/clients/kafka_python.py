@@ -1,0 +1,135 @@
+"""A process of the workload by kafka-python, whose consumers keep fetch sessions (KIP-227): librdkafka's keep none.
+
+It is assigned its keys and sends without transactions: what waits for the end of a transaction there cannot be given up.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError as Refused
+
+from tests.histories.clients.librdkafka import Cell, Client, Runs
+from tests.histories.clients.values import decode, encode, key_of, partition_of, topic_of
+from tests.histories.history import FAIL, INFO, OK
+
+NAME: Final = "kafka-python"
+
+_DELIVERY_S: Final = 10.0  # after that, what became of a send is unknown
+_REQUEST_MS: Final = 8000
+_METADATA_MS: Final = 3000  # as long may a send wait to know where to
+_CLOSE_S: Final = 1.0
+_START: Final = 0
+_OTHER: Final = -196  # librdkafka's number for any other failure
+
+
+class KafkaPython(Client):
+    """What one process has; used by one thread. It is in no group, and in no transaction."""
+
+    def __init__(
+        self, bootstrap: str, cell: Cell, process: int, *, records_a_poll: int = 100, poll_s: float = 0.01, **_: object
+    ) -> None:
+        """Make its clients. Raises KafkaException if no broker can be reached."""
+        self.process, self.group = process, None
+        self.events: list[dict[str, Any]] = []  # of a group, which it has none
+        self.broken = False  # whether its producer has given up for good
+        self.positions: dict[int, int] = {}  # of polled keys: next to read
+        self._records_a_poll, self._poll_ms = records_a_poll, int(poll_s * 1000)
+        common: dict[str, Any] = {
+            "bootstrap_servers": bootstrap.split(","),
+            "request_timeout_ms": _REQUEST_MS,
+            "metadata_max_age_ms": 2000,
+            "retry_backoff_ms": 50,
+            "metrics_enabled": False,
+        }
+        with _as_librdkafka_says_it():
+            self._producer = KafkaProducer(
+                **common,
+                acks=cell.acks if cell.acks == "all" else int(cell.acks),
+                enable_idempotence=cell.guarantee == "idempotent",
+                max_in_flight_requests_per_connection=cell.options["in_flight"],
+                linger_ms=1,
+                delivery_timeout_ms=int(_DELIVERY_S * 1000) - 1000,
+                max_block_ms=_METADATA_MS,
+            )
+            try:
+                self._consumer = KafkaConsumer(
+                    **common,
+                    enable_auto_commit=False,
+                    auto_offset_reset="earliest",
+                    isolation_level=cell.isolation,
+                    fetch_max_wait_ms=100,
+                )
+            except BaseException:
+                self._producer.close(0)
+                raise
+
+    def send(self, sends: Sequence[tuple[int, int]]) -> list[tuple[int | None, str]]:
+        """Send key and value pairs side by side; return offset and outcome of each, INFO for what is not known in time."""
+        outcomes: list[tuple[int | None, str]] = [(None, INFO)] * len(sends)
+        waiting: dict[int, Any] = {}
+        for number, (key, value) in enumerate(sends):
+            data = encode(value, key, self.process)
+            try:
+                waiting[number] = self._producer.send(topic_of(key), data, partition=partition_of(key))
+            except Refused as e:
+                outcomes[number] = (None, FAIL)  # nothing was sent
+                self.broken |= not e.retriable
+        deadline = time.monotonic() + _DELIVERY_S
+        for number, future in waiting.items():
+            with contextlib.suppress(Refused):  # an attempt before the last may have been appended
+                offset = future.get(max(deadline - time.monotonic(), 0.0)).offset
+                outcomes[number] = (offset if offset >= 0 else None, OK)
+        return outcomes
+
+    def poll(self) -> Runs:
+        """Return what one call delivers. Raises KafkaException."""
+        with _as_librdkafka_says_it():
+            polled = self._consumer.poll(self._poll_ms, self._records_a_poll)
+        runs: Runs = {}
+        for partition, records in polled.items():
+            key = key_of(partition.topic, partition.partition)
+            for record in records:
+                runs.setdefault(key, []).append((record.offset, decode(record.value)))
+                self.positions[key] = record.offset + 1
+        return runs
+
+    def assign(self, keys: Sequence[int], *, from_start: bool = False) -> None:
+        """Read these keys from where this process is in each; a key it does not have begins at its start."""
+        if from_start:
+            self.positions.clear()
+        self.positions = {key: at for key, at in self.positions.items() if key in keys}
+        self._consumer.assign([_partition(key) for key in keys])
+        for key in keys:
+            self._consumer.seek(_partition(key), self.positions.get(key, _START))
+
+    @property
+    def generation(self) -> None:
+        return None
+
+    @property
+    def member(self) -> None:
+        return None
+
+    def close(self) -> None:
+        """Leave; what is still waiting to be sent is dropped."""
+        with contextlib.suppress(Refused):
+            self._producer.close(_CLOSE_S)
+        with contextlib.suppress(Refused):
+            self._consumer.close(autocommit=False)
+
+
+@contextlib.contextmanager
+def _as_librdkafka_says_it() -> Iterator[None]:
+    """Raise KafkaException, which is all that a worker knows, for what kafka-python raises."""
+    try:
+        yield
+    except Refused as e:
+        raise KafkaException(KafkaError(_OTHER, repr(e))) from e
+
+
+def _partition(key: int) -> TopicPartition:
+    return TopicPartition(topic_of(key), partition_of(key))
