@@ -264,6 +264,7 @@ def run(root: Path, mutant: Mutant, seed: int, operations: int) -> str:
     """Return what a run of the mutated package said."""
     command = [sys.executable, "-m", "tests.histories.run", "--seed", str(seed), "--operations", str(operations)]
     command += ["--guarantee", mutant.guarantee, "--via", mutant.via, "--isolation", "read_committed", "--pause", "2"]
+    command += ["--losses", "never", "--cleanup", "compact" if mutant.compacted else "delete"]
     command += [
         "--keep",
         str(root / f"run-{seed}"),

@@ -9,7 +9,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -55,9 +55,16 @@ class OurStage:
 
     source, version = "ours", ""
 
-    def __init__(self, directory: Path, doors: Doors | None = None, *, flushed: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        doors: Doors | None = None,
+        *,
+        flushed: bool = False,
+        options: Mapping[str, str] = OPTIONS,
+    ) -> None:
         self.doors, self.flushed = doors, flushed
-        options = FLUSHED if flushed else {}
+        options = {**options, **(FLUSHED if flushed else {})}
         self._world = World(directory, options) if doors is None else World(directory, options, doors.make)
         self._world.up()
 
@@ -90,10 +97,18 @@ class KafkaStage:
 
     source = "kafka"
 
-    def __init__(self, version: str, directory: Path, doors: Doors | None = None, *, flushed: bool = False) -> None:
+    def __init__(
+        self,
+        version: str,
+        directory: Path,
+        doors: Doors | None = None,
+        *,
+        flushed: bool = False,
+        options: Mapping[str, str] = OPTIONS,
+    ) -> None:
         self.version, self.doors, self.flushed = version, doors, flushed
         options = {
-            **OPTIONS,
+            **options,
             **(FLUSHED if flushed else {}),
             "default.replication.factor": "3",
             "group.initial.rebalance.delay.ms": "0",
@@ -180,12 +195,12 @@ def settle(stage: Stage) -> None:
     await_in_sync(stage.zk, seconds=_PATIENCE_S)
 
 
-def create_topic(stage: Stage, topic: str, partitions: int) -> None:
+def create_topic(stage: Stage, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
     """Make a topic, however long that takes while faults are at work."""
 
     def created() -> bool:
         with contextlib.suppress(KafkatoolError, AssertionError):
-            make_topic(stage.zk, topic, partitions)
+            make_topic(stage.zk, topic, partitions, configs=configs)
             return True
         return False
 
