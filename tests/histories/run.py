@@ -39,6 +39,7 @@ _AHEAD: Final = 8  # keys whose topics are there before they are needed
 _STALLED_S: Final = 300
 _FROZEN_S: Final = 180
 _BETWEEN_FRAMES_S: Final = 0.3
+_AT_WORK: Final = 6 * WORKERS  # lines: clients have their keys and do operations, before the first fault and after the last
 
 
 def header(seed: int, stage: nemesis.Stage, cell: Cell, steps: int) -> Header:
@@ -154,6 +155,7 @@ class Run:
     def _disturb(self, crew: Crew, lines: int, pause_s: float) -> None:
         plan = itertools.islice(self._stage.plan(self._seed, self._kinds), self._steps)
         begun = time.monotonic()
+        self._await_lines(crew, _AT_WORK)
         for number, step in enumerate(plan):
             self._stop.wait(pause_s)
             if self._stop.is_set() or crew.failed or (self._writer.count >= lines and number >= self._least):
@@ -163,6 +165,10 @@ class Run:
                 flush=True,
             )
             nemesis.play(self._stage, step, number, self._writer)
+        self._await_lines(crew, max(lines, self._writer.count + _AT_WORK))
+
+    def _await_lines(self, crew: Crew, lines: int) -> None:
+        """Wait until clients have written so many lines."""
         seen, moved = self._writer.count, time.monotonic()
 
         def done() -> bool:
