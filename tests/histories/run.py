@@ -39,7 +39,8 @@ _AHEAD: Final = 8  # keys whose topics are there before they are needed
 _STALLED_S: Final = 300
 _FROZEN_S: Final = 180
 _BETWEEN_FRAMES_S: Final = 0.3
-_AT_WORK: Final = 6 * WORKERS  # lines: clients have their keys and do operations, before the first fault and after the last
+_AT_WORK: Final = 6 * WORKERS
+"""Lines after which clients have their keys and do operations: before the first fault, and after the last one."""
 
 
 def header(seed: int, stage: nemesis.Stage, cell: Cell, steps: int) -> Header:
