@@ -40,6 +40,7 @@ _LEAP_S = 3600.0
 _DRIFT = 0.2
 _SLOW_SYNC_S = (0.1, 5.0)
 _FAILING_WRITES = 200
+_FAILING_WRITES_OF_ONE = 5  # of one partition's, of which fewer come
 FLUSHED = MappingProxyType({"log.flush.interval.messages": "1"})
 """Options of brokers that sync each batch before they answer: what they acknowledged a power cut of all leaves."""
 
@@ -157,9 +158,9 @@ class World:
             case "outrun":
                 self._outrun(fault.broker, fault.other)
             case "slow disk" | "clock":
-                self.cluster.trouble(fault.broker, _troubles(fault))
+                self.cluster.trouble(fault.broker, troubles_of(fault))
             case "failing disk":
-                self.cluster.trouble(fault.broker, _troubles(fault))
+                self.cluster.trouble(fault.broker, self._failing(fault))
                 eventually(
                     lambda: self._find_pid(fault.broker) is None,
                     f"{fault.broker} to give up its failing disk",
@@ -263,6 +264,16 @@ class World:
     def _await_back(self, broker_id: int) -> None:
         eventually(lambda: broker_id in self._registered(), f"{broker_id} to register again", _PATIENCE_S)
 
+    def _failing(self, fault: Fault) -> Troubles:
+        """Draw from which write on the disk fails: of any, or of the partition that was written to last."""
+        troubles = troubles_of(fault)
+        logs = self.cluster.files.data(fault.broker).glob("*/*.log")
+        newest = max(logs, key=lambda log: log.stat().st_mtime, default=None)
+        if fault.variant != "a partition's" or newest is None:
+            return troubles
+        write = 1 + troubles.failing_write % _FAILING_WRITES_OF_ONE
+        return troubles._replace(failing_write=write, failing_in=newest.parent.name)
+
     def _fill_disk(self, broker_id: int) -> None:
         data = self.cluster.files.data(broker_id)
         if data not in self._mounted:
@@ -284,7 +295,7 @@ class World:
             self.cluster.start_broker(broker_id)
 
 
-def _troubles(fault: Fault) -> Troubles:
+def troubles_of(fault: Fault) -> Troubles:
     """Draw what a broker suffers from its machine."""
     chance = random.Random(fault.salt)
     match fault.kind, fault.variant:
@@ -292,9 +303,9 @@ def _troubles(fault: Fault) -> Troubles:
             return Troubles(sync_s=chance.uniform(*_SLOW_SYNC_S))
         case "failing disk", _:
             return Troubles(failing_write=chance.randint(1, _FAILING_WRITES))
-        case _, "drift":
-            return Troubles(drift=chance.uniform(-_DRIFT, _DRIFT), since_s=time.monotonic())
-    return Troubles(leap_s=chance.uniform(-_LEAP_S, _LEAP_S))
+    leap_s = 0.0 if fault.variant == "drift" else chance.uniform(-_LEAP_S, _LEAP_S)
+    drift = 0.0 if fault.variant == "leap" else chance.uniform(-_DRIFT, _DRIFT)
+    return Troubles(leap_s=leap_s, drift=drift, since_s=time.monotonic())
 
 
 def _pass_time(seconds: float) -> None:

@@ -9,7 +9,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from kafkatool.core.errors import KafkatoolError
 from tests.histories.clients import facts
 from tests.histories.clients.librdkafka import Cell
-from tests.histories.clients.values import decode, key_of, partition_of, topic_of
+from tests.histories.clients.values import decode_record, key_of, partition_of, topic_of
 from tests.histories.history import FAIL, OK
 from tests.histories.writer import HistoryWriter
 
@@ -28,6 +28,7 @@ def read_everything(
     also to a partition that holds nothing else of it and kept no reader waiting.
     """
     process, ends, positions = _FIRST_PROCESS, dict[int, tuple[int, int]](), dict[int, int]()
+    readers: dict[int, int] = {}  # of each key: who read it last, who alone can say what is final of it
     told: dict[int, int] | None = None
     deadline = time.monotonic() + _PATIENCE_S
     while True:
@@ -39,15 +40,20 @@ def read_everything(
             break
         process += 1
         if is_over or not left:
-            told = dict(positions)
-            _tell(writer, process, "final", told.copy)
+            told, before = dict(positions), told or {}
+            for reader in sorted(set(readers.values())) or [process]:
+                own = {key: at for key, at in told.items() if readers[key] == reader and before.get(key) != at}
+                if own or not told:
+                    _tell(writer, reader, "final", own.copy)
             for group in groups:
                 _tell(
                     writer, process, "committed", lambda g=group: facts.ask_committed(bootstrap, g, keys), group=group
                 )
         elif ends:
             to = {key: ends[key][1] for key in left if key in ends}
-            positions |= _read(bootstrap, cell, writer, process, left, to, deadline)
+            found = _read(bootstrap, cell, writer, process, left, to, deadline)
+            positions |= found
+            readers |= dict.fromkeys(found, process)
     for _ in range(_ASKED if ends else 0):
         if _tell(writer, process, "batches", lambda: facts.read_batches(bootstrap, keys, ends)):
             break
@@ -99,7 +105,7 @@ def _read(
             for message in consumer.consume(500, 0.2):
                 if message.error() is None:
                     key = key_of(message.topic(), message.partition())
-                    runs.setdefault(key, []).append((message.offset(), decode(message.value())))
+                    runs.setdefault(key, []).append((message.offset(), decode_record(message)))
                     positions[key] = max(positions.get(key, 0), message.offset() + 1)
                     moved = time.monotonic()
                 elif message.error().code() == KafkaError._PARTITION_EOF:

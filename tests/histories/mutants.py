@@ -265,6 +265,7 @@ def run(root: Path, mutant: Mutant, seed: int, operations: int) -> str:
     """Return what a run of the mutated package said."""
     command = [sys.executable, "-m", "tests.histories.run", "--seed", str(seed), "--operations", str(operations)]
     command += ["--guarantee", mutant.guarantee, "--via", mutant.via, "--isolation", "read_committed", "--pause", "2"]
+    command += ["--losses", "never", "--cleanup", "compact" if mutant.compacted else "delete"]
     command += [
         "--keep",
         str(root / f"run-{seed}"),
@@ -282,19 +283,10 @@ def simulate(root: Path, mutant: Mutant) -> tuple[int, set[str]]:
 
     Return the last seed that was played, and all that was found.
     """
-    favoured = [kind for kind in re.split(r"[,+ ]", mutant.favoured or mutant.faults) if kind in (*KINDS, *ASKED_FOR)]
-    faults = ",".join([*KINDS, *favoured * len(KINDS)])
     found: set[str] = set()
     seed = 0
     while seed < _SIMULATED_SEEDS:
-        seeds = f"{seed + 1}-{_SIMULATED_SEEDS}"
-        command = [sys.executable, "-m", "tests.histories.simulated", "--no-shrink", "--seeds", seeds]
-        command += ["--operations", str(_SIMULATED_OPERATIONS), "--faults", faults]
-        command += ["--compacted"] * mutant.compacted
-        environment = {**os.environ, "PYTHONPATH": str(root), "TMPDIR": str(root)}  # what is kept of it goes, too
-        done = subprocess.run(
-            command, cwd=root, env=environment, capture_output=True, text=True, timeout=_LIMIT_S, check=False
-        )
+        done = _simulated(root, mutant, seed + 1, _SIMULATED_SEEDS)
         found |= found_in(done.stdout)
         shown = re.search(r"^seed (\d+):$", done.stdout, re.MULTILINE)
         if shown is None:
@@ -303,6 +295,29 @@ def simulate(root: Path, mutant: Mutant) -> tuple[int, set[str]]:
         if found & mutant.shows:
             break
     return seed, found
+
+
+def found_without(mutant: Mutant, seeds: int) -> set[str]:
+    """Return what the broker as it is shows in those of the mutant's seeds, under the same faults: it has to be nothing."""
+    with tempfile.TemporaryDirectory(prefix="no-mutant-") as kept:
+        done = _simulated(ROOT, mutant, 1, seeds, kept)
+    assert "nothing that is not allowed" in done.stdout or found_in(done.stdout), done.stdout + done.stderr[-2000:]
+    return found_in(done.stdout)
+
+
+def _simulated(
+    root: Path, mutant: Mutant, first: int, last: int, kept: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Play these seeds of the package below ``root`` with the mutant's faults, until one shows something."""
+    favoured = [kind for kind in re.split(r"[,+ ]", mutant.favoured or mutant.faults) if kind in (*KINDS, *ASKED_FOR)]
+    faults = ",".join([*KINDS, *favoured * len(KINDS)])
+    command = [sys.executable, "-m", "tests.histories.simulated", "--no-shrink", "--seeds", f"{first}-{last}"]
+    command += ["--operations", str(_SIMULATED_OPERATIONS), "--faults", faults]
+    command += ["--compacted"] * mutant.compacted
+    environment = {**os.environ, "PYTHONPATH": str(root), "TMPDIR": kept or str(root)}  # what is kept of it goes, too
+    return subprocess.run(
+        command, cwd=root, env=environment, capture_output=True, text=True, timeout=_LIMIT_S, check=False
+    )
 
 
 def found_in(said: str) -> set[str]:

@@ -210,12 +210,12 @@ def settle(stage: Stage) -> None:
     await_in_sync(stage.zk, seconds=_PATIENCE_S)
 
 
-def create_topic(stage: Stage, topic: str, partitions: int) -> None:
+def create_topic(stage: Stage, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
     """Make a topic, however long that takes while faults are at work."""
 
     def created() -> bool:
         with contextlib.suppress(KafkatoolError, AssertionError):
-            make_topic(stage.zk, topic, partitions)
+            make_topic(stage.zk, topic, partitions, configs=configs)
             return True
         return False
 

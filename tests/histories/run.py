@@ -29,7 +29,9 @@ from tests.histories.final import read_everything
 from tests.histories.frames.doors import Doors
 from tests.histories.frames.record import Record
 from tests.histories.history import read_file
+from tests.histories.matrix import broker_options, cell_of, safe, topic_configs, unsafe
 from tests.histories.timeline import write_page
+from tests.histories.upkeep import Upkeep
 from tests.histories.writer import Header, HistoryWriter
 
 WORKERS: Final = 24  # of which half wait for a leader that is away, most of the time
@@ -37,16 +39,8 @@ _AHEAD: Final = 8  # keys whose topics are there before they are needed
 _STALLED_S: Final = 300
 _FROZEN_S: Final = 180
 _BETWEEN_FRAMES_S: Final = 0.3
-
-
-def cell_of(seed: int) -> Cell:
-    """Draw a cell of the matrix."""
-    chance = random.Random(seed)
-    return Cell(
-        chance.choice(["assign", "subscribe"]),
-        chance.choice(["plain", "idempotent", "transactional"]),
-        "read_uncommitted" if chance.random() < 1 / 8 else "read_committed",
-    )
+_AT_WORK: Final = 6 * WORKERS
+"""Lines after which clients have their keys and do operations: before the first fault, and after the last one."""
 
 
 def header(seed: int, stage: nemesis.Stage, cell: Cell, steps: int) -> Header:
@@ -79,7 +73,7 @@ class Run:
     ) -> None:
         self._kinds, self._least = kinds, least
         self._stage, self._seed, self._cell, self._steps = stage, seed, cell, steps
-        self._keys = workload.Keys()
+        self._keys = workload.Keys(compacted=cell.compacted)
         self._file = file
         self._writer = HistoryWriter(file, header(seed, stage, cell, steps))
         self._calm = threading.Event()  # no more faults
@@ -92,9 +86,13 @@ class Run:
         with self._writer, warnings_in(self._file.with_name("clients.log")):
             self._create_topics()
             if self._cell.transactional:
-                nemesis.create_topic(self._stage, values.topic_of(workload.OUTPUTS[0]), values.PARTITIONS)
+                self._create_topic(workload.OUTPUTS[0])
             nemesis.settle(self._stage)
-            threads = [threading.Thread(target=self._guarded, args=(self._go_on_creating,), daemon=True)]
+            upkeep = Upkeep(self._stage, self._seed, self._keys, self._writer, compacted=self._cell.compacted)
+            threads = [
+                threading.Thread(target=self._guarded, args=(self._go_on_creating,), daemon=True),
+                threading.Thread(target=self._guarded, args=(upkeep.go_on, self._stop), daemon=True),
+            ]
             if self._stage.doors is not None:
                 threads.append(
                     threading.Thread(target=self._guarded, args=(self._meddle, self._stage.doors), daemon=True)
@@ -134,8 +132,11 @@ class Run:
 
     def _create_topics(self) -> None:
         while self._created < (max(self._keys.all()) + 1 + _AHEAD) // values.PARTITIONS:
-            nemesis.create_topic(self._stage, values.topic_of(self._created * values.PARTITIONS), values.PARTITIONS)
+            self._create_topic(self._created * values.PARTITIONS)
             self._created += 1
+
+    def _create_topic(self, key: int) -> None:
+        nemesis.create_topic(self._stage, values.topic_of(key), values.PARTITIONS, topic_configs(self._cell))
 
     def _go_on_creating(self) -> None:
         while not self._stop.wait(0.1):
@@ -155,6 +156,7 @@ class Run:
     def _disturb(self, crew: Crew, lines: int, pause_s: float) -> None:
         plan = itertools.islice(self._stage.plan(self._seed, self._kinds), self._steps)
         begun = time.monotonic()
+        self._await_lines(crew, _AT_WORK)
         for number, step in enumerate(plan):
             self._stop.wait(pause_s)
             if self._stop.is_set() or crew.failed or (self._writer.count >= lines and number >= self._least):
@@ -164,6 +166,10 @@ class Run:
                 flush=True,
             )
             nemesis.play(self._stage, step, number, self._writer)
+        self._await_lines(crew, max(lines, self._writer.count + _AT_WORK))
+
+    def _await_lines(self, crew: Crew, lines: int) -> None:
+        """Wait until clients have written so many lines."""
         seen, moved = self._writer.count, time.monotonic()
 
         def done() -> bool:
@@ -213,6 +219,19 @@ def end_if_frozen() -> None:
     threading.Thread(target=show_life, daemon=True).start()
 
 
+def _cell(given: argparse.Namespace) -> Cell:
+    """Return the seed's cell, with what was given instead."""
+    cell = cell_of(given.seed)
+    if given.losses or given.guarantee:
+        cell = unsafe(cell) if given.losses == "may" else safe(cell)
+    cell = cell._replace(guarantee=cell.guarantee if given.losses == "may" else given.guarantee or cell.guarantee)
+    return cell._replace(
+        via=given.via or cell.via,
+        isolation=given.isolation or cell.isolation,
+        cleanup=given.cleanup or cell.cleanup,
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/history-run", description=__doc__)
     parser.add_argument(
@@ -232,14 +251,19 @@ def main() -> int:
         "--client", choices=(librdkafka.NAME, kafka_python.NAME), default=librdkafka.NAME, help="who works"
     )
     parser.add_argument("--isolation", choices=("read_committed", "read_uncommitted"), help="likewise")
+    parser.add_argument("--cleanup", choices=("delete", "compact"), help="likewise, of topics")
+    parser.add_argument(
+        "--losses",
+        choices=("never", "may"),
+        help="likewise: acks=1, min.insync.replicas=1 and unclean elections, or not",
+    )
     parser.add_argument("--keep", type=Path, help="where to leave everything, clean or not")
     given = parser.parse_args()
     end_if_frozen()
-    cell = cell_of(given.seed)
-    cell = cell._replace(via=given.via or cell.via, guarantee=given.guarantee or cell.guarantee)
-    cell = cell._replace(isolation=given.isolation or cell.isolation, client=given.client)
-    if cell.client == kafka_python.NAME and (cell.via, cell.transactional) != ("assign", False):
-        parser.error(f"{cell}: kafka-python's are assigned their keys, without transactions")
+    cell = _cell(given)
+    cell = cell._replace(client=given.client)
+    if cell.client == kafka_python.NAME and (cell.via, cell.transactional, cell.compacted) != ("assign", False, False):
+        parser.error(f"{cell}: kafka-python's are assigned their keys, without transactions and record keys")
     print(f"seed {given.seed}: {cell}", flush=True)
     directory = given.keep or Path(tempfile.mkdtemp(prefix="history-run-"))
     directory.mkdir(parents=True, exist_ok=True)
@@ -247,10 +271,11 @@ def main() -> int:
     verdict: Verdict | None = None
     doors = Doors(Record(directory / "frames.jsonl")) if given.frames else None
     stage: nemesis.Stage
+    options = broker_options(cell)
     if given.kafka:
-        stage = nemesis.KafkaStage(given.kafka, directory / "cluster", doors, flushed=given.flushed)
+        stage = nemesis.KafkaStage(given.kafka, directory / "cluster", doors, flushed=given.flushed, options=options)
     else:
-        stage = nemesis.OurStage(directory / "cluster", doors, flushed=given.flushed)
+        stage = nemesis.OurStage(directory / "cluster", doors, flushed=given.flushed, options=options)
     try:
         verdict = run(
             stage,

@@ -2,7 +2,18 @@
 
 import pytest
 
-from tests.histories.mutants import MUTANTS, TABLE, Mutant, Outcome, found_in, hunt, mutated, row, written
+from tests.histories.mutants import (
+    MUTANTS,
+    TABLE,
+    Mutant,
+    Outcome,
+    found_in,
+    found_without,
+    hunt,
+    mutated,
+    row,
+    written,
+)
 
 
 @pytest.mark.spec("HIS-49")
@@ -27,7 +38,9 @@ def test_a_row_says_what_was_found() -> None:
 @pytest.mark.spec("HIS-49")
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: str(m.number))
 def test_a_mutant_is_caught_in_the_simulation(mutant: Mutant) -> None:
-    assert hunt(mutant, 0).is_caught(mutant)
+    outcome = hunt(mutant, 0)
+    assert outcome.is_caught(mutant)
+    assert not found_without(mutant, outcome.seeds), "it is the mutant that shows it"
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from tests.histories.analyser.verdict import judge
 from tests.histories.clients import values
 from tests.histories.clients.librdkafka import Cell, Ended, Runs
 from tests.histories.history import OK, Operation, read_file
-from tests.histories.run import cell_of
+from tests.histories.matrix import cell_of
 from tests.histories.workload import ACTIVE, COMMIT, VALUES_A_KEY, Keys, Worker, draw_place
 from tests.histories.writer import HistoryWriter
 
@@ -68,6 +68,7 @@ class Played:
         self.group, self.member, self.generation = "g", member, 0
         self.events: list[dict[str, Any]] = []
         self.positions: dict[int, int] = {}
+        self.began: dict[int, int] = {}
         self.broken = False
         self.polls: list[Callable[[], Runs]] = []
         self.generation_amid_commit: int | None = None

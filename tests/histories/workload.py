@@ -13,17 +13,21 @@ from tests.histories.history import FAIL, INFO, OK, Process
 
 ACTIVE: Final = 8
 VALUES_A_KEY: Final = 256  # then another takes its place
+VALUES_A_COMPACTED_KEY: Final = 1024
 GROUP: Final = "members"
 COMMIT, ABORT, LEAVE = "commit", "abort", "leave"  # how a transaction is meant to end; LEAVE: by its time-out
 OUTPUTS: Final = (1_000_000, 1_000_001)  # keys that consume-transform-produce writes to, and nobody else
 _SOURCES_A_TRANSACTION: Final = 6
+_TOMBSTONES: Final = 0.1  # of the values of compacted keys
+_ABORTED, _LEFT = 0.1, 0.02  # of transactions
 
 
 class Keys:
     """The keys of a run, of which a few are active; full ones retire."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, compacted: bool = False) -> None:
         self._lock = threading.Lock()
+        self._limit = VALUES_A_COMPACTED_KEY if compacted else VALUES_A_KEY
         self._active = list(range(ACTIVE))
         self._counts = dict.fromkeys(self._active, 0)
         self._next_value = 1
@@ -36,12 +40,22 @@ class Keys:
         with self._lock:
             return list(self._active)
 
+    def count(self, key: int) -> int:
+        """Return how many values the key was given so far."""
+        with self._lock:
+            return self._counts.get(key, 0)
+
+    @property
+    def limit(self) -> int:
+        """Return how many values make a key full."""
+        return self._limit
+
     def draw(self, place: int) -> tuple[int, int]:
         """Return the active key in that place, and the next value for it."""
         with self._lock:
             key = self._active[place]
             self._counts[key] += 1
-            if self._counts[key] == VALUES_A_KEY:
+            if self._counts[key] == self._limit:
                 new = len(self._counts)
                 self._active[place], self._counts[new] = new, 0
             return key, self._take()
@@ -81,10 +95,15 @@ class Worker:
         keys: Keys,
         writer: Writer,
         facts: Callable[[str, Sequence[int]], dict[int, Any]],
+        connect: Callable[..., Client] = Client,
     ) -> None:
         self._chance = random.Random(f"{seed}-{number}")
         self._process, self._workers = number, workers
         self._bootstrap, self._cell, self._keys, self._writer, self._facts = bootstrap, cell, keys, writer, facts
+        self._connect = connect
+        self._unpolled: dict[
+            int, int
+        ] = {}  # of each key: the newest value that was sent and not polled here, newest last
         self._transforms = cell.transactional and number % 3 == 2
         self._subscribes = cell.via == "subscribe" or self._transforms
         self._outputs: Sequence[int] = OUTPUTS
@@ -104,7 +123,7 @@ class Worker:
 
     def _open(self) -> None:
         group = (f"transformers-{self._workers}" if self._transforms else GROUP) if self._subscribes else None
-        made = kafka_python.KafkaPython if self._cell.client == kafka_python.NAME else Client
+        made = kafka_python.KafkaPython if self._cell.client == kafka_python.NAME else self._connect
         try:
             self._client = made(
                 self._bootstrap,
@@ -154,9 +173,7 @@ class Worker:
     def _operate(self, client: Client) -> None:
         drawn = self._chance.random()
         if drawn < 1 / 64:
-            active = self._keys.active()
-            count = self._chance.randint(2, len(active))
-            self._take_keys(client, sorted(self._chance.sample(active, count)), from_start=self._chance.random() < 0.1)
+            self._take_keys(client, self._choose_keys(), from_start=self._chance.random() < 0.1)
         elif drawn < 1 / 64 + 1 / 200:
             self._ask(client)
         elif drawn < 1 / 64 + 1 / 200 + 1 / 600:
@@ -165,6 +182,14 @@ class Worker:
             self._transform(client, client.poll())
         else:
             self._send_and_poll(client)
+
+    def _choose_keys(self) -> list[int]:
+        """Choose of the keys in use; now and then those come too that were sent what was not polled, retired or not."""
+        active = self._keys.active()
+        chosen = set(self._chance.sample(active, self._chance.randint(2, len(active))))
+        if self._chance.random() < 1 / 3:
+            chosen.update(list(self._unpolled)[-ACTIVE:])
+        return sorted(chosen)
 
     def _take_keys(self, client: Client, keys: list[int], *, from_start: bool) -> None:
         f = "subscribe" if self._subscribes else "assign"
@@ -195,15 +220,31 @@ class Worker:
                 if self._subscribes and not self._cell.transactional:
                     asked.append(["offsets", None])
             else:
-                asked.append(["send", *self._keys.draw(draw_place(self._chance))])
+                key, value = self._keys.draw(draw_place(self._chance))
+                is_tombstone = self._cell.compacted and self._chance.random() < _TOMBSTONES
+                asked.append(["send", key, -value if is_tombstone else value])
         kinds = {part[0] for part in asked}
         if self._cell.transactional:
             if self._subscribes and "poll" in kinds:
                 asked.append(["offsets", None])
-            drawn = self._chance.random()
-            self._transact(client, asked, LEAVE if drawn < 0.02 else ABORT if drawn < 0.12 else COMMIT)
+            self._transact(client, asked, self._draw_end())
         else:
             self._do(client, asked)
+
+    def _draw_end(self) -> str:
+        drawn = self._chance.random()
+        return LEAVE if drawn < _LEFT else ABORT if drawn < _LEFT + _ABORTED else COMMIT
+
+    def _note(self, done: "_Parts", *, happened: bool) -> None:
+        """Note what was sent and what was polled."""
+        for part in done.told:
+            if part[0] == "send" and part[3] == OK and happened:
+                self._unpolled.pop(part[1], None)
+                self._unpolled[part[1]] = part[2][1]
+            elif part[0] == "poll":
+                for key, pairs in part[1].items():
+                    if any(value == self._unpolled.get(key) for _, value in pairs):
+                        del self._unpolled[key]
 
     def _do(self, client: Client, asked: list[list[Any]]) -> None:
         """Do an operation that is no transaction."""
@@ -212,6 +253,7 @@ class Worker:
         self._write("invoke", f, asked)
         done = _Parts(client, asked)
         done.play()
+        self._note(done, happened=True)
         over = done.type == INFO or client.broken
         self._write(done.type, f, done.told, **done.sent_in, **({"end": True} if over else {}))
         if over:
@@ -237,6 +279,7 @@ class Worker:
         self._tell(client, done, ended)
 
     def _tell(self, client: Client, done: "_Parts", ended: Ended) -> None:
+        self._note(done, happened=ended.type == OK)
         more: dict[str, Any] = {**done.sent_in}
         if ended.asked_at is not None:
             more["ended_at"] = ended.asked_at
@@ -253,7 +296,7 @@ class Worker:
         sources = [(key, offset) for key, pairs in runs.items() for offset, _ in pairs]
         outputs = [(self._chance.choice(self._outputs), self._keys.value(), list(source)) for source in sources]
         asked: list[list[Any]] = [["poll"], *(["send", *output] for output in outputs), ["offsets", None]]
-        self._transact(client, asked, ABORT if self._chance.random() < 0.1 else COMMIT, runs)
+        self._transact(client, asked, self._draw_end(), runs)
 
 
 class _Parts:
@@ -326,7 +369,10 @@ class _Parts:
             self._to_commit[key] = pairs[-1][0] + 1
 
     def _commit(self) -> None:
-        offsets = {key: to for key, to in self._to_commit.items() if key in self._client.positions}
+        began = self._client.began  # below that it commits nothing, should its consumer go back by itself
+        offsets = {
+            key: to for key, to in self._to_commit.items() if key in self._client.positions and to >= began.get(key, 0)
+        }
         self._to_commit = {}
         outcome = OK
         generation = self._client.generation if offsets else None

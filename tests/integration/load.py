@@ -7,7 +7,8 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -99,7 +100,14 @@ class Load:
         assert self._producer.flush(_DELIVERY_MS / 1000) == 0
 
 
-def make_topic(zk: ZooKeeper, topic: str, partitions: int, replication_factor: int = 3) -> None:
+def make_topic(
+    zk: ZooKeeper,
+    topic: str,
+    partitions: int,
+    replication_factor: int = 3,
+    *,
+    configs: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Create it over all live brokers; it is not yet in sync. Waits for as many as it needs: a session may have ended."""
     brokers: list[model.BrokerInfo] = []
 
@@ -108,9 +116,8 @@ def make_topic(zk: ZooKeeper, topic: str, partitions: int, replication_factor: i
         return len(brokers) >= replication_factor
 
     eventually(enough, f"{replication_factor} brokers for {topic}", 60)
-    create_topic(
-        zk, topic, assign_replicas(brokers, partitions, replication_factor, start_index=0, replica_shift=0), {}
-    )
+    assignment = assign_replicas(brokers, partitions, replication_factor, start_index=0, replica_shift=0)
+    create_topic(zk, topic, assignment, configs)
 
 
 def out_of_sync(zk: ZooKeeper, topics: Iterable[str] | None = None) -> list[str]:

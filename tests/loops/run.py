@@ -60,7 +60,7 @@ def loops(stage: Stage, clients: Sequence[str], directory: Path) -> Iterator[lis
                 closing.callback(found[-1].close)
         topics = [topic for loop in found for topic in (loop.source, loop.sink)]
         for topic in topics:
-            nemesis.create_topic(stage, topic, PARTITIONS)
+            nemesis.create_topic(stage, topic, PARTITIONS, {})
         nemesis.settle(stage)
         await_told(stage.zk, stage.bootstrap, topics)
         yield found

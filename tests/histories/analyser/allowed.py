@@ -54,6 +54,10 @@ def why_allowed(finding: Finding, header: Mapping[str, Any], deaths: Deaths = _N
             or (finding.label == "renumbered in a transaction" and options.get("isolation") == "read_uncommitted")
         ):
             return "librdkafka numbers anew what it sends again"
+    if (kind, finding.label) == ("start-backwards", "fetched ahead") and (
+        options.get("client", header.get("client")) == "confluent-kafka"
+    ):
+        return "librdkafka gives out what it had fetched before the records were deleted"
     if kind == "int-nonmonotonic-send" and not options.get("idempotent") and options.get("in_flight", 1) > 1:
         return "several requests were under way"
     if kind in _TRANSACTIONAL and options.get("isolation") == "read_uncommitted":

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
 from tests.histories.analyser.versions import Finding, Versions
-from tests.histories.history import ASSIGNING, FAIL, NEVER, OK, RECORD_KEYS, Operation, Poll, Send
+from tests.histories.history import ASSIGNING, FAIL, NEVER, OK, RECORD_KEYS, Operation, Poll, Process, Send
 
 Reading = Literal["unread", "stuck", "read"]
 _MOST_POINTS: Final = 100  # of a series
@@ -174,7 +174,10 @@ def ends_backwards(versions: Versions) -> Iterator[Finding]:
         tuple[int, str | None], list[tuple[int, int]]
     ] = {}  # of each key: line of completion, highest end yet
     deleted: dict[int, list[tuple[int, int]]] = defaultdict(list)  # key -> line of the answer, highest start yet
+    taken: dict[Process, int] = {}  # of each process: the line at which it asked for its keys, or heard of them
     for operation in versions.history.operations:  # by completion
+        if operation.f in ASSIGNING or operation.rebalance:
+            taken[operation.process] = operation.invoked
         if operation.type == OK and operation.f == "ends":
             for key, (start, end) in operation.value.items():
                 told = highest.setdefault((key, operation.isolation), [])
@@ -193,7 +196,8 @@ def ends_backwards(versions: Versions) -> Iterator[Finding]:
             for poll in operation.polls:
                 for key, (offsets, _) in poll.runs.items():
                     if key in deleted:
-                        yield from _start_backwards(operation, key, min(offsets), deleted[key])
+                        since = taken.get(operation.process, -1)
+                        yield from _start_backwards(operation, key, min(offsets), deleted[key], since)
 
 
 def _newest(told: list[tuple[int, int]], line: int) -> tuple[int, int] | None:
@@ -204,11 +208,15 @@ def _newest(told: list[tuple[int, int]], line: int) -> tuple[int, int] | None:
     return None
 
 
-def _start_backwards(operation: Operation, key: int, start: int, deleted: list[tuple[int, int]]) -> Iterator[Finding]:
+def _start_backwards(
+    operation: Operation, key: int, start: int, deleted: list[tuple[int, int]], since: int = NEVER
+) -> Iterator[Finding]:
+    """``since``: the line at which a reader began with its keys: from before the deletion it may have fetched ahead."""
     line, highest = _newest(deleted, operation.invoked) or (0, start)
     if start < highest:
         text = f"key {key} was there from {start} on after its records below {highest} had been deleted"
-        yield Finding("start-backwards", key, text, (line, operation.completed))
+        label = "fetched ahead" if since < line else ""
+        yield Finding("start-backwards", key, text, (line, operation.completed), label)
 
 
 def compaction(versions: Versions) -> Iterator[Finding]:

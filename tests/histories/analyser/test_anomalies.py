@@ -762,6 +762,23 @@ def test_batches_that_were_not_told_excuse_no_duplicate(told: str, allowed: bool
     assert ({anomaly.kind for anomaly in judge(read(written)).unallowed} == set()) == allowed
 
 
+@pytest.mark.spec("HIS-29", "HIS-40")
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("1 assign x ; 0 delete x:5 ; 1 p x:a@4", "fetched ahead"),
+        ("1 assign x ; 0 delete x:5 ∥ 1 p x:a@2 ; 1 p x:b@4", "fetched ahead"),
+        ("0 delete x:5 ; 1 assign x ; 1 p x:a@4", ""),
+        ("1 assign x ; 0 delete x:5 ; 1 assign x y ; 1 p x:a@4", ""),
+        ("1 assign x ; 0 delete x:5 ; 2 assign x ; 1 p x:a@4", "fetched ahead"),
+        ("1 assign x ; 0 delete x:5 ; 1 ends x:3..9", ""),
+    ],
+)
+def test_who_had_its_keys_before_records_were_deleted_may_have_fetched_them_ahead(text: str, label: str) -> None:
+    (found,) = [a for a in judge(history(text)).anomalies if a.kind == "start-backwards"]
+    assert [finding.label for finding in found.findings] == [label]
+
+
 @pytest.mark.spec("HIS-20")
 def test_one_copy_in_an_epoch_that_was_there_before_is_the_brokers_fault() -> None:
     batches = [[1, 1, 7, 0, 4, False, False], [3, 3, 7, 1, 4, False, False], [5, 5, 7, 1, 4, False, False]]

@@ -170,6 +170,9 @@ def test_all_findings_can_be_had_as_json() -> None:
             True,
         ),
         ("duplicate", "renumbered", {**IN_TRANSACTIONS, "isolation": "read_committed"}, "ours", True),  # without one
+        ("start-backwards", "fetched ahead", {"client": "confluent-kafka"}, "ours", True),
+        ("start-backwards", "fetched ahead", {"client": "simulated"}, "ours", False),
+        ("start-backwards", "", {"client": "confluent-kafka"}, "ours", False),
         ("int-nonmonotonic-send", "", {"in_flight": 5}, "ours", True),
         ("int-nonmonotonic-send", "", {"in_flight": 5, "idempotent": True}, "ours", False),
         ("G1a", "", {"isolation": "read_uncommitted"}, "ours", True),

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tests.histories.clients.values import decode, encode, key_of, partition_of, topic_of
+from tests.histories.clients.values import TEXT, decode_record, encode, key_of, partition_of, record_key, topic_of
 from tests.histories.history import FAIL, INFO, OK
 from tests.histories.writer import DELETE_RETENTION_MS, Options
 
@@ -41,6 +41,13 @@ class Cell(NamedTuple):
     isolation: str = "read_committed"
     client: str = NAME
     acks: str = "all"
+    cleanup: str = "delete"  # or compact
+    min_isr: int = 2
+    unclean: bool = False
+
+    @property
+    def compacted(self) -> bool:
+        return self.cleanup == "compact"
 
     @property
     def transactional(self) -> bool:
@@ -57,9 +64,9 @@ class Cell(NamedTuple):
             "isolation": self.isolation,
             "via": self.via,
             "reset": "earliest",
-            "min_isr": 2,
-            "unclean": False,
-            "cleanup": "delete",
+            "min_isr": self.min_isr,
+            "unclean": self.unclean,
+            "cleanup": self.cleanup,
             "delete_retention_ms": DELETE_RETENTION_MS,
             "client": self.client,
             "faults": False,
@@ -117,7 +124,9 @@ class Client:
         self.events: list[dict[str, Any]] = []
         self.broken = False  # whether its producer has given up for good
         self.positions: dict[int, int] = {}  # of polled keys: next to read
+        self.began: dict[int, int] = {}  # of keys that its group gave it: where it began
         self._clock = clock
+        self._compacted = cell.compacted
         self._generation_of = generation_of
         self._records_a_poll, self._poll_s = records_a_poll, poll_s
         producing: dict[str, Any] = {
@@ -173,9 +182,12 @@ class Client:
             return delivered
 
         for number, (key, value) in enumerate(sends):
-            data = encode(value, key, self.process)
+            text = encode(value, key, self.process)
+            record: dict[str, Any] = {"value": text}
+            if self._compacted:
+                record = {"key": record_key(value)} | (record if value > 0 else {"headers": [(TEXT, text)]})
             try:
-                self._producer.produce(topic_of(key), data, partition=partition_of(key), on_delivery=noter(number))
+                self._producer.produce(topic_of(key), partition=partition_of(key), on_delivery=noter(number), **record)
                 waiting.add(number)
             except (BufferError, KafkaException) as e:
                 outcomes[number] = (None, FAIL)  # nothing was sent
@@ -197,7 +209,7 @@ class Client:
         for message in messages:
             if message.error() is None:
                 key = key_of(message.topic(), message.partition())
-                runs.setdefault(key, []).append((message.offset(), decode(message.value())))
+                runs.setdefault(key, []).append((message.offset(), decode_record(message)))
                 self.positions[key] = message.offset() + 1
         return runs
 
@@ -226,7 +238,9 @@ class Client:
             with contextlib.suppress(KafkaException):
                 told = self._consumer.committed(partitions, left_s)
                 if all(p.error is None for p in told):
-                    self._consumer.assign([TopicPartition(p.topic, p.partition, max(p.offset, _START)) for p in told])
+                    began = [TopicPartition(p.topic, p.partition, max(p.offset, _START)) for p in told]
+                    self._consumer.assign(began)
+                    self.began = {key_of(p.topic, p.partition): p.offset for p in began}
                     return
             time.sleep(_PAUSE_S)
         if partitions:
@@ -236,6 +250,7 @@ class Client:
         keys = [key_of(p.topic, p.partition) for p in partitions]
         for key in keys:
             self.positions.pop(key, None)
+            self.began.pop(key, None)
         event = {"what": what, "keys": keys, "generation": self.generation, "time": self._clock()}
         self.events.append(event)
 

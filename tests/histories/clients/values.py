@@ -1,10 +1,14 @@
 """How a value of a history travels: as text with a checksum, on a partition that its key names."""
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, Protocol
 
 import crc32c
 
+from tests.histories.history import RECORD_KEYS
+
 PARTITIONS: Final = 2  # of a topic: who subscribes to a key gets a stranger, too
+TEXT: Final = "value"  # the header of a tombstone that has what else is the record's value
 
 
 def topic_of(key: int) -> str:
@@ -30,3 +34,21 @@ def decode(data: bytes | None) -> int | None:
     if not text or not checksum.isdigit() or int(checksum) != crc32c.crc32c(text):
         return None
     return int(text.split(b" ")[0])
+
+
+def record_key(value: int) -> bytes:
+    """Return the record key that a value has where its topic is compacted."""
+    return b"%d" % (abs(value) % RECORD_KEYS)
+
+
+class Record(Protocol):
+    """What a consumer is given of one record."""
+
+    def value(self) -> bytes | None: ...
+    def headers(self) -> Iterable[tuple[str, bytes | None]] | None: ...
+
+
+def decode_record(record: Record) -> int | None:
+    """Return the value of a record, or of a tombstone; None as ``decode``."""
+    text = record.value()
+    return decode(dict(record.headers() or ()).get(TEXT) if text is None else text)

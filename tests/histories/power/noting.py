@@ -79,14 +79,14 @@ def present(root: Path) -> Iterator[Change]:
 
 
 class Noting:
-    """Gives ``note`` each change below ``root``. ``before_write`` and ``before_sync`` are called first, and may raise."""
+    """Gives ``note`` each change below ``root``. ``before_write``, with the file, and ``before_sync`` are called first."""
 
     def __init__(
         self,
         root: Path,
         note: Callable[[Change], None],
         *,
-        before_write: Callable[[], None] = lambda: None,
+        before_write: Callable[[int], None] = lambda _: None,
         before_sync: Callable[[], None] = lambda: None,
     ) -> None:
         self._prefix, self._note = f"{root.absolute()}/", note
@@ -193,7 +193,7 @@ class Noting:
         if inode is None:
             return change()
         with self._lock:
-            self._before_write()
+            self._before_write(fd)
             answer = change()
             if (told := noted(inode, answer)) is not None:
                 self._note(told)

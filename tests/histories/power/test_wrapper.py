@@ -39,9 +39,11 @@ with log.open("ab", buffering=0) as file:
 """
 
 _TELLS = """
-import os, sys, time
+import datetime, os, sys, time
 from pathlib import Path
-print(time.time(), time.time_ns())
+told = datetime.datetime
+print(time.time(), time.time_ns(), told.now(datetime.UTC).timestamp(), told.now().timestamp())
+assert isinstance(told.min, told) and isinstance(told.now(), told) and not isinstance(1, told)
 with Path(sys.argv[1], "file").open("wb", buffering=0) as file:
     for number in range(5):
         try:
@@ -52,6 +54,19 @@ with Path(sys.argv[1], "file").open("wb", buffering=0) as file:
     os.fsync(file.fileno())
     print(time.monotonic() - began)
 sys.exit(7)
+"""
+
+_WRITES = """
+import os, sys
+from pathlib import Path
+for name in sys.argv[2].split(","):
+    path = Path(sys.argv[1], name)
+    path.parent.mkdir(exist_ok=True)
+    try:
+        with path.open("ab", buffering=0) as file:
+            file.write(b"x")
+    except OSError as e:
+        print(name, e.errno)
 """
 
 
@@ -159,10 +174,22 @@ def test_a_process_suffers_from_its_machine_and_knows_nothing_of_it(tmp_path: Pa
         said, _ = process.communicate()
     after = time.time() + troubles.ahead_s
     clocks, *failed, synced = said.splitlines()
-    seconds, nanoseconds = clocks.split()
+    seconds, nanoseconds, utc, local = clocks.split()
     assert before <= float(seconds) <= after
+    assert before - 1e-6 <= float(utc) <= after and before - 1e-6 <= float(local) <= after
     assert before <= int(nanoseconds) / 1e9 <= after
     assert failed == ["2 5", "3 5", "4 5"], "from the third write on, EIO"
     assert float(synced) >= 0.2
     assert process.returncode == 7
     assert (place.root / "file").read_bytes() == b"xx"
+
+
+@pytest.mark.spec("HIS-47")
+def test_the_disk_fails_from_a_write_on_in_one_directory_alone(tmp_path: Path) -> None:
+    place = Place(tmp_path, _WRITES)
+    control.put(place.control, Troubles(failing_write=3, failing_in="t-1"))
+    with place.started("t-1/log,t-0/log,t-1/log,t-0/log,t-10/log,t-1/index,t-0/log,t-1/log") as process:
+        said, _ = process.communicate()
+    assert said.splitlines() == ["t-1/index 5", "t-1/log 5"]
+    sizes = {str(path.relative_to(place.root)): path.stat().st_size for path in place.root.glob("*/*")}
+    assert sizes == {"t-1/log": 2, "t-0/log": 3, "t-10/log": 1, "t-1/index": 0}

@@ -23,8 +23,8 @@ from kafkatool.core.protocol.records.batches import (
     iter_records,
 )
 from tests.broker.replication.world import Clock
-from tests.histories.clients.values import decode, encode
-from tests.histories.history import FAIL, INFO, OK, RECORD_KEYS
+from tests.histories.clients.values import TEXT, decode, encode, record_key
+from tests.histories.history import FAIL, INFO, OK
 from tests.histories.simulated.brokers import KEYS, PATIENCE_MS, READ, Broker, Produced, held_up_ms
 from tests.histories.simulated.controller import Controller
 from tests.histories.simulated.coordination import Coordination
@@ -35,7 +35,6 @@ FETCHED_BYTES: Final = 2000
 _PAUSES: Final = 0.001  # of steps
 _PAUSE_MS: Final = (50, 150, 500)
 _TOMBSTONES: Final = 11  # each so many values one
-_TEXT: Final = "value"  # the header of a tombstone that has what else is the record's value
 _AGAIN_MS: Final = 20.0  # after a coordinator's answer that says to come again
 _AGAIN: Final = frozenset(
     {
@@ -270,8 +269,8 @@ class Process:
     def _record(self, value: int, text: bytes) -> Record:
         if not self._values.compacted:
             return Record(0, 1000, None, text, ())
-        key = b"%d" % (abs(value) % RECORD_KEYS)
-        return Record(0, 1000, key, text) if value > 0 else Record(0, 1000, key, None, ((_TEXT, text),))
+        key = record_key(value)
+        return Record(0, 1000, key, text) if value > 0 else Record(0, 1000, key, None, ((TEXT, text),))
 
     def _poll(self) -> dict[int, list[tuple[int, int | None]]]:
         runs: dict[int, list[tuple[int, int | None]]] = {}
@@ -409,4 +408,4 @@ def records_of(
 
 
 def _text_of(record: Record) -> bytes | None:
-    return dict(record.headers).get(_TEXT) if record.value is None else record.value
+    return dict(record.headers).get(TEXT) if record.value is None else record.value

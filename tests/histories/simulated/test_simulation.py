@@ -3,7 +3,11 @@
 import os
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,6 +22,7 @@ from kafkatool.core.protocol.messages.fetch import FetchRequest
 from tests.histories.analyser.verdict import CLEAN, FOUND
 from tests.histories.history import FAIL, INFO, OK, read_file
 from tests.histories.simulated.brokers import KEYS, OUTPUT
+from tests.histories.simulated.coordination import GROUP, TRANSFORMERS
 from tests.histories.simulated.faults import ASKED_FOR, KINDS
 from tests.histories.simulated.shrinking import shrunk
 from tests.histories.simulated.simulation import Schedule, StalledError, drawn, run
@@ -46,6 +51,56 @@ def test_no_order_of_a_set_shows_in_a_history(tmp_path: Path) -> None:
         )
     one, other = ((tmp_path / hashes / "5" / "history.jsonl").read_bytes() for hashes in ("1", "2"))
     assert one == other
+
+
+def _thrice(clock: Callable[[], float]) -> float:
+    return clock() * 3
+
+
+@pytest.mark.spec("HIS-48")
+def test_a_run_has_one_thread_and_a_clock_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path / "once", drawn(5, _OPERATIONS, ["kill", "power", "session"]))
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("nobody waits, and nobody else is at work")
+
+    for owner, name in ((threading.Thread, "start"), (time, "sleep"), (threading.Condition, "wait")):
+        monkeypatch.setattr(owner, name, refuse)
+    for name in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter"):
+        monkeypatch.setattr(time, name, partial(_thrice, getattr(time, name)))
+    run(tmp_path / "again", drawn(5, _OPERATIONS, ["kill", "power", "session"]))
+    monkeypatch.undo()
+    once, again = ((tmp_path / name / "history.jsonl").read_bytes() for name in ("once", "again"))
+    assert once == again
+
+
+@pytest.mark.spec("HIS-48")
+def test_members_share_a_group_s_keys_through_several_generations_and_commit_in_them(tmp_path: Path) -> None:
+    run(tmp_path / "run", drawn(4, _OPERATIONS * 2))
+    operations = read_file(tmp_path / "run" / "history.jsonl").operations
+    told: set[str] = set()
+    for group in (GROUP, TRANSFORMERS):
+        own = [o for o in operations if o.group == group]
+        events = [event for o in own for event in o.rebalance]
+        told |= {event.what for event in events}
+        generations = [event.generation for event in events if event.what == "assigned"]
+        assert None not in generations and len(set(generations)) > 2
+        owners = {
+            (event.generation, key, o.process)
+            for o in own
+            for event in o.rebalance
+            if event.what == "assigned"
+            for key in event.keys
+        }
+        assert len({(generation, key) for generation, key, _ in owners}) == len(owners), "one owner each"
+        assert any(
+            len({process for generation, _, process in owners if generation == one}) > 1 for one in generations
+        ), "and several share"
+        committed = [o for o in own if any(commit.offsets and commit.outcome == OK for commit in o.commits)]
+        assert len({o.process for o in committed}) > 1
+        in_generations = {o.generation for o in committed if o.generation is not None}
+        assert len(in_generations) > 2 and in_generations <= set(generations)
+    assert told == {"assigned", "revoked", "lost"}
 
 
 @pytest.mark.spec("HIS-48")

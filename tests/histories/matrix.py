@@ -1,0 +1,49 @@
+"""The matrix: one cell a seed, and what brokers and topics of it are told."""
+
+import random
+from collections.abc import Mapping
+from typing import Final
+
+from tests.histories.clients.librdkafka import Cell
+
+ON_PURPOSE: Final = 0.1  # of seeds may lose what was acknowledged: an analyser that finds nothing there is blind
+_SEGMENT_BYTES: Final = "12000"  # a key's 256 values fill a few
+
+
+def cell_of(seed: int) -> Cell:
+    """Draw a cell of the matrix."""
+    chance = random.Random(seed)
+    cell = Cell(
+        chance.choice(["assign", "subscribe"]),
+        chance.choice(["plain", "idempotent", "transactional"]),
+        "read_uncommitted" if chance.random() < 1 / 8 else "read_committed",
+        cleanup=chance.choice(["delete", "compact"]),
+    )
+    return unsafe(cell) if chance.random() < ON_PURPOSE else cell
+
+
+def unsafe(cell: Cell) -> Cell:
+    """Return the cell with all that may lose what was acknowledged; acks=1 leaves no guarantee to ask for."""
+    return cell._replace(guarantee="plain", acks="1", min_isr=1, unclean=True)
+
+
+def safe(cell: Cell) -> Cell:
+    """Return the cell with nothing of that."""
+    return cell._replace(acks="all", min_isr=2, unclean=False)
+
+
+def broker_options(cell: Cell) -> Mapping[str, str]:
+    """Return what the brokers of a run are told, its cell's part included."""
+    return {
+        "min.insync.replicas": str(cell.min_isr),
+        "unclean.leader.election.enable": str(cell.unclean).lower(),
+        **({"log.cleaner.backoff.ms": "1000"} if cell.compacted else {}),
+    }
+
+
+def topic_configs(cell: Cell) -> Mapping[str, str]:
+    """Return the configuration of the topics that keys are partitions of."""
+    configs = {"segment.bytes": _SEGMENT_BYTES}
+    if cell.compacted:
+        configs |= {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+    return configs

@@ -1,0 +1,152 @@
+"""What is done to topics meanwhile, and with which brokers: functions of the seed. One cluster shows that it is done."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.znodes import TopicZnode
+from tests.faults.world import BROKERS
+from tests.histories import nemesis, upkeep
+from tests.histories.analyser.notation import HEADER
+from tests.histories.clients import facts
+from tests.histories.clients.librdkafka import Cell, Client
+from tests.histories.clients.values import topic_of
+from tests.histories.history import OK, read_file
+from tests.histories.matrix import broker_options, cell_of, safe, topic_configs, unsafe
+from tests.histories.run import header
+from tests.histories.upkeep import Chore, Upkeep, chores_of, moves_of
+from tests.histories.workload import Keys
+from tests.histories.writer import HistoryWriter
+
+_SEEDS = range(4000)
+_DRAWN = [chores_of(seed, number) for seed in range(100) for number in range(40)]
+
+
+@pytest.mark.spec("HIS-41")
+def test_a_tenth_of_the_topics_is_moved_or_elected_and_a_twentieth_loses_records_by_the_seed() -> None:
+    assert [chores_of(seed, 3) for seed in range(100)] == [chores_of(seed, 3) for seed in range(100)]
+    assert [chores_of(seed + 100, number) for seed in range(100) for number in range(40)] != _DRAWN
+    kinds = Counter(chore.kind for chores in _DRAWN for chore in chores)
+    assert set(kinds) == {"reassign", "elect", "delete"}
+    assert 0.08 < (kinds["reassign"] + kinds["elect"]) / len(_DRAWN) < 0.12
+    assert 0.6 < kinds["reassign"] / kinds["elect"] < 1.6
+    assert 0.04 < kinds["delete"] / len(_DRAWN) < 0.06
+    assert all(0 < chore.at < 1 for chores in _DRAWN for chore in chores), "while its keys take values"
+    assert all(chores == sorted(chores, key=lambda chore: chore.at) for chores in _DRAWN)
+
+
+@pytest.mark.spec("HIS-41")
+def test_of_compacted_topics_nothing_is_deleted_and_the_rest_is_as_often() -> None:
+    kinds = Counter(c.kind for seed in range(100) for n in range(40) for c in chores_of(seed, n, compacted=True))
+    assert set(kinds) == {"reassign", "elect"}
+    assert 0.08 < kinds.total() / 4000 < 0.12
+
+
+@pytest.mark.spec("HIS-41")
+def test_replicas_go_to_two_brokers_and_come_back_to_all() -> None:
+    drawn = {moves_of(Chore("reassign", 0.5, salt)) for salt in range(300)}
+    assert all(len(set(there)) == 2 and set(back) == set(BROKERS) for there, back in drawn)
+    assert {there for there, _ in drawn} == {(a, b) for a in BROKERS for b in BROKERS if a != b}
+    assert len({back for _, back in drawn}) == 6
+
+
+@pytest.mark.spec("HIS-41", "HIS-44")
+def test_a_cell_is_drawn_by_its_seed_with_each_part_as_often_as_it_should_come() -> None:
+    cells = [cell_of(seed) for seed in _SEEDS]
+    assert cells == [cell_of(seed) for seed in _SEEDS]
+    count = len(cells)
+    parts = Counter(part for cell in cells for part in (cell.via, cell.cleanup, cell.isolation, cell.acks))
+    for part in ("assign", "subscribe", "delete", "compact"):
+        assert abs(parts[part] / count - 1 / 2) < 0.04
+    assert abs(parts["read_uncommitted"] / count - 1 / 8) < 0.025
+    assert abs(parts["1"] / count - 1 / 10) < 0.025
+    ordinary = [cell for cell in cells if cell.acks == "all"]
+    guarantees = Counter(cell.guarantee for cell in ordinary)
+    assert set(guarantees) == {"plain", "idempotent", "transactional"}
+    assert all(abs(times / len(ordinary) - 1 / 3) < 0.04 for times in guarantees.values())
+    assert len({(c.via, c.guarantee, c.isolation, c.cleanup) for c in ordinary}) == 2 * 3 * 2 * 2
+
+
+@pytest.mark.spec("HIS-44")
+def test_a_tenth_may_lose_what_was_acknowledged_and_no_other_does() -> None:
+    for seed in _SEEDS:
+        cell = cell_of(seed)
+        losses = cell.acks, cell.min_isr, cell.unclean
+        assert losses in (("all", 2, False), ("1", 1, True))
+        assert losses[0] == "all" or cell.guarantee == "plain"
+        assert safe(cell)[3:] == ("all", cell.cleanup, 2, False)
+        assert unsafe(cell)[3:] == ("1", cell.cleanup, 1, True)
+
+
+@pytest.mark.spec("HIS-44")
+def test_brokers_and_topics_are_told_of_their_cell_and_so_is_the_header() -> None:
+    told = broker_options(Cell("assign", "plain"))
+    assert (told["min.insync.replicas"], told["unclean.leader.election.enable"]) == ("2", "false")
+    told = broker_options(unsafe(Cell("assign", "plain")))
+    assert (told["min.insync.replicas"], told["unclean.leader.election.enable"]) == ("1", "true")
+    assert topic_configs(Cell("assign", "plain")).keys() == {"segment.bytes"}
+    assert int(topic_configs(Cell("assign", "plain"))["segment.bytes"]) < 256 * 100, "a key has several segments"
+    assert topic_configs(Cell("assign", "plain", cleanup="compact"))["cleanup.policy"] == "compact"
+    for cell, options in (
+        (Cell("assign", "plain"), ("all", 2, False, "delete")),
+        (unsafe(Cell("assign", "plain", cleanup="compact")), ("1", 1, True, "compact")),
+    ):
+        own = cell.options
+        assert (own["acks"], own["min_isr"], own["unclean"], own["cleanup"]) == options
+
+
+@pytest.mark.spec("HIS-41")
+def test_chores_come_due_once_as_values_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chores = {0: [Chore("elect", 0.25, 0), Chore("delete", 0.5, 0)], 2: [Chore("reassign", 0.5, 0)]}
+    monkeypatch.setattr(upkeep, "chores_of", lambda _seed, number, **_: list(chores.get(number, [])))
+    keys = Keys()
+    with HistoryWriter(tmp_path / "h", HEADER) as writer:
+        at_work = Upkeep(None, 1, keys, writer, compacted=False)  # type: ignore[arg-type]
+        assert at_work.due() == []
+        for key, values, due in ((0, 63, []), (1, 1, [(0, chores[0][0])]), (4, 128, [(2, chores[2][0])]), (5, 9, [])):
+            for _ in range(values):
+                keys.draw(key)
+            assert at_work.due() == due
+        for _ in range(200):
+            keys.draw(1)
+        assert at_work.due() == [(0, chores[0][1])]
+        assert at_work.due() == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.spec("HIS-41", "HIS-45", "HIS-12")
+def test_chores_are_done_and_each_begins_and_ends_with_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = ["reassign", "elect", "delete"]
+    monkeypatch.setattr(upkeep, "chores_of", lambda *_, **__: [Chore(kind, 0.01, 5) for kind in kinds])
+    cell = Cell("assign", "idempotent")
+    stage, keys = nemesis.OurStage(tmp_path / "cluster", options=broker_options(cell)), Keys()
+    try:
+        for number in range(2):
+            nemesis.create_topic(stage, topic_of(2 * number), 2, topic_configs(cell))
+        nemesis.settle(stage)
+        client = Client(stage.bootstrap, cell, 1)
+        sent = client.send([keys.draw(2) for _ in range(20)])
+        assert {outcome for _, outcome in sent} == {OK}
+        with HistoryWriter(tmp_path / "h", header(1, stage, cell, 0)) as writer:
+            at_work = Upkeep(stage, 1, keys, writer, compacted=False)
+            for number, chore in at_work.due():
+                assert number == 1
+                at_work.do(number, chore)
+        topic = topic_of(2)
+        node = stage.zk.get(TopicZnode.path(topic))
+        assert node is not None
+        _, back = moves_of(Chore("reassign", 0.01, 5))
+        assert TopicZnode.decode(topic, node.data).assignment == {0: back, 1: back}
+        leaders = {s.leader_and_isr.leader for p, s in read_cluster(stage.zk).states.items() if p.topic == topic}
+        assert leaders == {back[0]}, "the preferred one"
+        assert facts.ask_ends(stage.bootstrap, [2, 3]) == {2: (10, 20), 3: (0, 0)}
+        client.close()
+    finally:
+        stage.down()
+    history = read_file(tmp_path / "h")
+    lines = [(line["value"]["begins"], line["value"]["faults"]) for line in history.faults]
+    assert lines == [(begins, [f"{kind} {topic}"]) for kind in kinds for begins in (True, False)]
+    assert [(o.f, o.type, o.value) for o in history.operations] == [("delete", OK, {2: 10, 3: 0})]
