@@ -18,9 +18,10 @@ from kafkatool.commands.shared.termination import interruptions_kept, terminated
 from kafkatool.core.errors import KafkatoolError, RefusedError
 from kafkatool.core.model.moves import Status
 from kafkatool.core.model.values import in_number
-from kafkatool.core.operations.reassignment.cancelling import ControllerUnreachableError, asking
+from kafkatool.core.operations.reassignment.ending_by_request import ControllerUnreachableError, asking
 from kafkatool.core.operations.reassignment.events import Cancelled, Gone
-from kafkatool.core.operations.reassignment.run import Run
+from kafkatool.core.operations.reassignment.running.cancellation import Cancellation, CancelTerms
+from kafkatool.core.operations.reassignment.running.run_throttles import RunThrottles
 from kafkatool.core.operations.reassignment.status import Verification
 from kafkatool.core.operations.reassignment.submission import check_rate
 from kafkatool.core.planner.plan_files import Moves
@@ -48,14 +49,21 @@ class Cancel(PlanMode):
             origin = self.files.known_way_back(plan, name_of=self.name_of)
         with terminated_like_interrupted(), self.session() as zk:
             output = RunOutput(self, going_back=self._going_back)
-            run = Run(zk, plan, self.files, name_of=self.name_of, on_progress=output.progress)
             if not self.force:
                 check_rate(self.throttle)
-            rate = run.rate_begun() if self.rollback and self.throttle is None else self.throttle
+            cancellation = Cancellation(
+                zk,
+                plan,
+                self.files,
+                origin,
+                self._terms(RunThrottles(zk, plan, self.files)),
+                name_of=self.name_of,
+                on_progress=output.progress,
+            )
             try:
                 if self.dry_run:
-                    return self._plan_only(zk, plan, run, output, origin, rate)
-                found, ended = self._follow(run, output, origin, rate)
+                    return self._plan_only(zk, plan, cancellation, output)
+                found, ended = self._follow(cancellation, output)
             except ControllerUnreachableError as e:
                 raise RefusedError(str(e), now=self.asking_brokers(e.endpoint, self._again)) from e
             if not ended:
@@ -84,41 +92,36 @@ class Cancel(PlanMode):
         off = "" if self.preserve_throttles else "; no throttle is left then"
         return f"{self.command(self._again + ' --force' * self.force)}  # goes on until all is back{off}"
 
-    def _plan_only(
-        self, zk: ZooKeeper, plan: Moves, run: Run, output: RunOutput, origin: Moves, rate: int | None
-    ) -> int:
+    def _terms(self, begun: RunThrottles) -> CancelTerms:
+        """Return the flags' terms; what goes back does so under the throttle that the plan was begun with."""
+        rate = begun.rate_begun() if self.rollback and self.throttle is None else self.throttle
+        return CancelTerms(
+            rollback=self.rollback, throttle=rate, force=self.force, preserve_throttles=self.preserve_throttles
+        )
+
+    def _plan_only(self, zk: ZooKeeper, plan: Moves, cancellation: Cancellation, output: RunOutput) -> int:
         from kafkatool.core.operations.requests.planned import plan_moves
 
         with asking(zk, plan, broker_access()) as client:
-            planned = run.plan_cancel(
-                origin, client, rollback=self.rollback, preserve_throttles=self.preserve_throttles, throttle=rate
-            )
+            planned = cancellation.planned(client)
             shown = [] if client is None else plan_moves(client, planned.requests)
         if planned.gone:
             output.show(Gone(planned.gone))
         self.out.planned(planned.ops, sequential_paths=NUMBERED, requests=shown)
         return 0
 
-    def _follow(self, run: Run, output: RunOutput, origin: Moves, rate: int | None) -> tuple[Verification, bool]:
+    def _follow(self, cancellation: Cancellation, output: RunOutput) -> tuple[Verification, bool]:
         """Show the events; return what was found, and whether it ended. Cut short, it says where things stand."""
         try:
             with interruptions_kept(), output:
-                for event in run.cancel(
-                    origin,
-                    broker_access(),
-                    rollback=self.rollback,
-                    timeout_s=self.timeout,
-                    force=self.force,
-                    preserve_throttles=self.preserve_throttles,
-                    throttle=rate,
-                ):
+                for event in cancellation.carry_out(broker_access(), timeout_s=self.timeout):
                     output.show(event)
                     if isinstance(event, Cancelled):
                         found, ended = event.found, event.ended
         except ControllerUnreachableError:
             raise  # nothing was begun
         except (KafkatoolError, KeyboardInterrupt, OSError):  # OSError: whoever read stdout or stderr has gone
-            for event in run.end_cancel(preserve_throttles=self.preserve_throttles):
+            for event in cancellation.end_early():
                 output.show(event)
             raise
         return found, ended

@@ -16,9 +16,9 @@ from click.testing import CliRunner
 from kafkatool.commands.main import kt
 from kafkatool.commands.reassign.run_output import RunOutput
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.reassignment import following, run_lock, throttles
-from kafkatool.core.operations.reassignment import run as reassignment_run
-from kafkatool.core.operations.reassignment.saved_run import RunState
+from kafkatool.core.operations.reassignment import following, throttles
+from kafkatool.core.operations.reassignment.running import cancellation, run_lock
+from kafkatool.core.operations.reassignment.running.saved_run import RunState
 from kafkatool.core.planner.plan_files import plan_json
 from kafkatool.core.zookeeper.session import Create, Delete, Op, ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigZnode, ReassignmentZnode, TopicZnode
@@ -364,7 +364,7 @@ def test_a_write_of_the_controller_in_between_is_not_lost(
 def test_a_controller_that_does_not_look_is_told_of_with_what_remains_to_be_done(
     zk: ZooKeeper, zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reassignment_run, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(cancellation, "PATIENCE_S", 0.0)
     nodes.make_cluster(zk, topics={"t": BEFORE})
     file = ("--reassignment-json-file", plan_file(tmp_path / "plan.json", GOAL))
     assert run(zk_connect, "--execute", *file).exit_code == 0
@@ -581,7 +581,7 @@ def test_a_run_that_waits_for_somebody_elses_reassignment_sends_nothing_once_it_
 def test_cancel_waits_for_the_kt_that_sends_although_its_mark_was_written_over(
     zk: ZooKeeper, zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reassignment_run, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(cancellation, "PATIENCE_S", 60.0)
     nodes.make_cluster(zk, topics={"t": BEFORE})
     plan_path, state = plan_file(tmp_path / "plan.json", GOAL), tmp_path / "plan.state.json"
     file = ("--reassignment-json-file", plan_path)

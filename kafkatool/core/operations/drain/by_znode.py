@@ -9,8 +9,9 @@ from kafkatool.core.operations.drain.way import Look, Terms, ask
 from kafkatool.core.operations.reassignment import throttles
 from kafkatool.core.operations.reassignment.events import Event
 from kafkatool.core.operations.reassignment.following import Progress
-from kafkatool.core.operations.reassignment.run import Run
-from kafkatool.core.operations.reassignment.saved_run import RunFiles, RunState
+from kafkatool.core.operations.reassignment.running.cancellation import Cancellation, CancelTerms
+from kafkatool.core.operations.reassignment.running.run import Run
+from kafkatool.core.operations.reassignment.running.saved_run import RunFiles, RunState
 from kafkatool.core.operations.reassignment.submission import Prepared, prepare
 from kafkatool.core.operations.reassignment.throttles import SavedThrottle
 from kafkatool.core.planner.plan_files import Moves, dashed
@@ -35,7 +36,7 @@ class ByZnode:
         return prepare(self._zk, moves, throttle=terms.throttle, max_count=terms.batch_partitions, name_of=dashed)
 
     def round(self, plan: Moves, files: RunFiles, on_progress: Callable[[Progress], None]) -> "ZnodeRound":
-        return ZnodeRound(Run(self._zk, plan, files, name_of=dashed, on_progress=on_progress), self._connections.access)
+        return ZnodeRound(self._zk, plan, files, on_progress, self._connections.access)
 
     def find_not_as_before(self, saved: Sequence[SavedThrottle]) -> NotAsBefore:
         return NotAsBefore(tuple(throttles.not_restored(self._zk, saved)))
@@ -44,8 +45,17 @@ class ByZnode:
 class ZnodeRound:
     """A round that is a run of `reassignment`."""
 
-    def __init__(self, run: Run, access: BrokerAccess) -> None:
-        self._run, self._access = run, access
+    def __init__(
+        self,
+        zk: ZooKeeper,
+        plan: Moves,
+        files: RunFiles,
+        on_progress: Callable[[Progress], None],
+        access: BrokerAccess,
+    ) -> None:
+        self._zk, self._plan, self._files = zk, plan, files
+        self._on_progress, self._access = on_progress, access
+        self._run = Run(zk, plan, files, name_of=dashed, on_progress=on_progress)
 
     def start(self, prepared: Prepared, *, timeout_s: float | None) -> Iterator[Event]:
         return self._run.start(prepared, followed=True, timeout_s=timeout_s)
@@ -57,16 +67,15 @@ class ZnodeRound:
         return self._run.end_early()
 
     def cancel(self, origin: Moves, terms: Terms | None, *, timeout_s: float | None) -> Iterator[Event]:
-        return self._run.cancel(
-            origin,
-            self._access,
-            rollback=terms is not None,
-            timeout_s=timeout_s,
-            force=False,
-            preserve_throttles=False,
-            throttle=None if terms is None else terms.throttle,
-            batch_partitions=0 if terms is None else terms.batch_partitions,
-        )
+        back = CancelTerms()
+        if terms is not None:
+            back = CancelTerms(rollback=True, throttle=terms.throttle, batch_partitions=terms.batch_partitions)
+        return self._cancellation(origin, back).carry_out(self._access, timeout_s=timeout_s)
 
     def end_cancel(self) -> Iterator[Event]:
-        return self._run.end_cancel(preserve_throttles=False)
+        return self._cancellation({}, CancelTerms()).end_early()
+
+    def _cancellation(self, origin: Moves, terms: CancelTerms) -> Cancellation:
+        return Cancellation(
+            self._zk, self._plan, self._files, origin, terms, name_of=dashed, on_progress=self._on_progress
+        )

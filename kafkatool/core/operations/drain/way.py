@@ -9,7 +9,7 @@ from kafkatool.core.operations.brokers.answers import Answers, ask_brokers
 from kafkatool.core.operations.drain.requested_throttles import NotAsBefore
 from kafkatool.core.operations.reassignment.events import Event
 from kafkatool.core.operations.reassignment.following import Progress
-from kafkatool.core.operations.reassignment.saved_run import RunFiles, RunState
+from kafkatool.core.operations.reassignment.running.saved_run import RunFiles, RunState
 from kafkatool.core.operations.reassignment.submission import Submission
 from kafkatool.core.operations.reassignment.throttles import SavedThrottle
 from kafkatool.core.planner.plan_files import Moves

@@ -14,8 +14,9 @@ from kafkatool.core.model.moves import Status
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment import events, throttles
 from kafkatool.core.operations.reassignment.following import Progress, follow
-from kafkatool.core.operations.reassignment.run import Run
-from kafkatool.core.operations.reassignment.saved_run import RunFiles
+from kafkatool.core.operations.reassignment.running.cancellation import Cancellation, CancelTerms
+from kafkatool.core.operations.reassignment.running.run import Run
+from kafkatool.core.operations.reassignment.running.saved_run import RunFiles
 from kafkatool.core.operations.reassignment.status import list_running, verify
 from kafkatool.core.operations.reassignment.submission import prepare, start
 from kafkatool.core.planner.plan_files import Moves, dashed
@@ -49,8 +50,16 @@ def run_of(
     return Run(zk, moves, RunFiles(str(directory / "plan.json")), name_of=dashed, on_progress=on_progress)
 
 
-def cancel(run: Run) -> Iterable[events.Event]:
-    return run.cancel({}, PLAINTEXT_ACCESS, rollback=False, timeout_s=60, force=False, preserve_throttles=False)
+def cancellation_of(
+    zk: ZooKeeper, directory: Path, moves: Moves, on_progress: Callable[[Progress], None] = lambda _: None
+) -> Cancellation:
+    """Return one that knows of no way back."""
+    files = RunFiles(str(directory / "plan.json"))
+    return Cancellation(zk, moves, files, {}, CancelTerms(), name_of=dashed, on_progress=on_progress)
+
+
+def cancel(cancellation: Cancellation) -> Iterable[events.Event]:
+    return cancellation.carry_out(PLAINTEXT_ACCESS, timeout_s=60)
 
 
 def kinds(told: Iterable[events.Event]) -> list[str]:
@@ -167,7 +176,7 @@ def test_a_run_whose_move_a_request_has_replaced_keeps_its_throttle_and_can_be_g
     assert isinstance(ended, events.Ended) and [m.status for m in ended.moves] == [Status.IN_PROGRESS]
     assert left == events.LeftUnfinished(moving=True, throttled=True, unseen=None)
     assert config(cluster, "topics", "t") and (tmp_path / "plan.state.json").exists()
-    assert kinds(cancel(run_of(cluster, tmp_path, moves))) == [
+    assert kinds(cancel(cancellation_of(cluster, tmp_path, moves))) == [
         "MovedByRequest",
         "Following",
         "CancelCutShort",
@@ -175,7 +184,7 @@ def test_a_run_whose_move_a_request_has_replaced_keeps_its_throttle_and_can_be_g
     ]
     assert config(cluster, "topics", "t") and (tmp_path / "plan.state.json").exists()
     nodes.end_requests(cluster, "t")
-    assert kinds(cancel(run_of(cluster, tmp_path, moves))) == ["Following", "ThrottleRemoved", "Cancelled"]
+    assert kinds(cancel(cancellation_of(cluster, tmp_path, moves))) == ["Following", "ThrottleRemoved", "Cancelled"]
     assert config(cluster, "topics", "t") == {} and not (tmp_path / "plan.state.json").exists()
 
 
@@ -183,12 +192,11 @@ def test_a_run_whose_move_a_request_has_replaced_keeps_its_throttle_and_can_be_g
 def test_a_cancel_takes_no_throttle_off_a_running_request(cluster: ZooKeeper, tmp_path: Path) -> None:
     throttled(cluster, "t", "0:1", "0:2")
     nodes.request(cluster, tp(0, "u"), (1, 2, 3))
-    run = run_of(cluster, tmp_path, DONE)
-    assert run.plan_cancel({}, None, rollback=False, preserve_throttles=False) == ([], [], ())
-    assert (
-        kinds(cancel(run)) == ["Following", "ThrottleStays", "Cancelled"] and config(cluster, "brokers", "3") == RATES
-    )
-    assert kinds(run.end_cancel(preserve_throttles=False)) == ["ThrottleStays", "CancelCutShort"]
+    cancellation = cancellation_of(cluster, tmp_path, DONE)
+    assert cancellation.planned(None) == ([], [], ())
+    assert kinds(cancel(cancellation)) == ["Following", "ThrottleStays", "Cancelled"]
+    assert config(cluster, "brokers", "3") == RATES
+    assert kinds(cancellation.end_early()) == ["ThrottleStays", "CancelCutShort"]
 
 
 @pytest.mark.spec("RSN-33X", "ADM-43")

@@ -12,8 +12,9 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment import events
 from kafkatool.core.operations.reassignment.events import Event
 from kafkatool.core.operations.reassignment.following import Progress
-from kafkatool.core.operations.reassignment.run import Run
-from kafkatool.core.operations.reassignment.saved_run import RunFiles
+from kafkatool.core.operations.reassignment.running.cancellation import Cancellation, CancelTerms
+from kafkatool.core.operations.reassignment.running.run import Run
+from kafkatool.core.operations.reassignment.running.saved_run import RunFiles
 from kafkatool.core.operations.reassignment.submission import Prepared, prepare
 from kafkatool.core.planner.plan_files import dashed
 from kafkatool.core.zookeeper.session import ZooKeeper
@@ -81,11 +82,10 @@ def test_a_cancelled_run_goes_back_to_what_was_there(zk: ZooKeeper, zk_connect: 
     list(run.start(prepared_in_batches(zk), followed=True, timeout_s=0))
     nodes.reassign(zk)  # the first batch: nothing is under way
     before = plan({0: (1,), 1: (2,), 3: (1,)})
-    other, _ = new_run(zk, tmp_path)
+    terms = CancelTerms(rollback=True)
+    other = Cancellation(zk, GOAL, files, before, terms, name_of=dashed, on_progress=lambda _: None)
     with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
-        told = list(
-            other.cancel(before, PLAINTEXT_ACCESS, rollback=True, timeout_s=60, force=False, preserve_throttles=False)
-        )
+        told = list(other.carry_out(PLAINTEXT_ACCESS, timeout_s=60))
     assert kinds(told) == ["Following", "Following", "ThrottleRemoved", "Cancelled"]
     assert isinstance(told[-1], events.Cancelled) and told[-1].ended and told[-1].found.completed
     assert nodes.assignment(zk, "t") == NINE and not files.state.exists()

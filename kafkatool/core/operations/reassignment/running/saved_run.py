@@ -15,7 +15,7 @@ import orjson
 
 from kafkatool.core.errors import KafkatoolError, RefusedError
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.reassignment import run_lock
+from kafkatool.core.operations.reassignment.running import run_lock
 from kafkatool.core.planner.plan_files import (
     STDIN,
     Moves,
