@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.embedded import running
-from kafkatool.core.operations.reassignment.running import run_lock
+from kafkatool.core.operations.reassignment.runs import run_lock
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.commands.reassign.killed_runs import Writes, count_writes
 from tests.core.operations.reassignment.plans import NINE

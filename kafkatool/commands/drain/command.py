@@ -27,9 +27,9 @@ from kafkatool.commands.shared.termination import interruptions_kept, terminated
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
 from kafkatool.core.operations.drain.drain import Drain, Proven, arrived, terms_begun
 from kafkatool.core.operations.drain.way import Terms
-from kafkatool.core.operations.reassignment.ending_by_request import ControllerUnreachableError
+from kafkatool.core.operations.reassignment.ending_moves import ControllerUnreachableError
 from kafkatool.core.operations.reassignment.events import Cancelled, Event
-from kafkatool.core.operations.reassignment.running.run_lock import HeldError
+from kafkatool.core.operations.reassignment.runs.run_lock import HeldError
 
 DEFAULT_BATCH: Final = 500
 

@@ -18,10 +18,10 @@ from kafkatool.commands.shared.termination import interruptions_kept, terminated
 from kafkatool.core.errors import KafkatoolError, RefusedError
 from kafkatool.core.model.moves import Status
 from kafkatool.core.model.values import in_number
-from kafkatool.core.operations.reassignment.ending_by_request import ControllerUnreachableError, asking
+from kafkatool.core.operations.reassignment.ending_moves import ControllerUnreachableError, asking
 from kafkatool.core.operations.reassignment.events import Cancelled, Gone
-from kafkatool.core.operations.reassignment.running.cancellation import Cancellation, CancelTerms
-from kafkatool.core.operations.reassignment.running.run_throttles import RunThrottles
+from kafkatool.core.operations.reassignment.runs.cancellation import Cancellation, CancelTerms
+from kafkatool.core.operations.reassignment.runs.run_throttles import rate_begun
 from kafkatool.core.operations.reassignment.status import Verification
 from kafkatool.core.operations.reassignment.submission import check_rate
 from kafkatool.core.planner.plan_files import Moves
@@ -56,7 +56,7 @@ class Cancel(PlanMode):
                 plan,
                 self.files,
                 origin,
-                self._terms(RunThrottles(zk, plan, self.files)),
+                self._terms(zk, plan),
                 name_of=self.name_of,
                 on_progress=output.progress,
             )
@@ -92,9 +92,9 @@ class Cancel(PlanMode):
         off = "" if self.preserve_throttles else "; no throttle is left then"
         return f"{self.command(self._again + ' --force' * self.force)}  # goes on until all is back{off}"
 
-    def _terms(self, begun: RunThrottles) -> CancelTerms:
+    def _terms(self, zk: ZooKeeper, plan: Moves) -> CancelTerms:
         """Return the flags' terms; what goes back does so under the throttle that the plan was begun with."""
-        rate = begun.rate_begun() if self.rollback and self.throttle is None else self.throttle
+        rate = rate_begun(zk, plan, self.files) if self.rollback and self.throttle is None else self.throttle
         return CancelTerms(
             rollback=self.rollback, throttle=rate, force=self.force, preserve_throttles=self.preserve_throttles
         )
@@ -103,7 +103,7 @@ class Cancel(PlanMode):
         from kafkatool.core.operations.requests.planned import plan_moves
 
         with asking(zk, plan, broker_access()) as client:
-            planned = cancellation.planned(client)
+            planned = cancellation.plan(client)
             shown = [] if client is None else plan_moves(client, planned.requests)
         if planned.gone:
             output.show(Gone(planned.gone))
@@ -118,8 +118,6 @@ class Cancel(PlanMode):
                     output.show(event)
                     if isinstance(event, Cancelled):
                         found, ended = event.found, event.ended
-        except ControllerUnreachableError:
-            raise  # nothing was begun
         except (KafkatoolError, KeyboardInterrupt, OSError):  # OSError: whoever read stdout or stderr has gone
             for event in cancellation.end_early():
                 output.show(event)

@@ -19,9 +19,9 @@ from kafkatool.core.model.values import first_of
 from kafkatool.core.operations.reassignment import submission, throttles
 from kafkatool.core.operations.reassignment.copy_progress import read_largest_share, to_copy
 from kafkatool.core.operations.reassignment.events import Ended, Event
-from kafkatool.core.operations.reassignment.running.run import Run
-from kafkatool.core.operations.reassignment.running.run_lock import HeldError
-from kafkatool.core.operations.reassignment.running.saved_run import RunState
+from kafkatool.core.operations.reassignment.runs.run import Run
+from kafkatool.core.operations.reassignment.runs.run_lock import HeldError
+from kafkatool.core.operations.reassignment.runs.saved_run import RunState
 from kafkatool.core.operations.reassignment.submission import MAX_BATCH_BYTES, SHOWN_BY_LIST, Prepared
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.cluster_view import read_cluster

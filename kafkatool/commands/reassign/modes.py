@@ -23,7 +23,7 @@ from kafkatool.core.planner.plan_files import STDIN, Moves, PartitionName, parse
 
 if TYPE_CHECKING:  # who asks brokers starts without what carries a plan into ZooKeeper
     from kafkatool.core.client.cluster import ClusterClient
-    from kafkatool.core.operations.reassignment.running.saved_run import RunFiles
+    from kafkatool.core.operations.reassignment.runs.saved_run import RunFiles
     from kafkatool.core.zookeeper.session import ZooKeeper
 
 RATE: Final = "B/S"
@@ -81,7 +81,7 @@ class PlanMode(Mode):
     @property
     def files(self) -> "RunFiles":
         """Return the files of the plan's runs."""
-        from kafkatool.core.operations.reassignment.running.saved_run import RunFiles
+        from kafkatool.core.operations.reassignment.runs.saved_run import RunFiles
 
         return RunFiles(self.reassignment_json_file, self.rollback_file)
 

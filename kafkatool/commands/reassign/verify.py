@@ -18,7 +18,7 @@ from kafkatool.core.model.moves import Status
 from kafkatool.core.model.values import in_number, join_ids
 from kafkatool.core.operations.reassignment import status
 from kafkatool.core.operations.reassignment.events import Verified
-from kafkatool.core.operations.reassignment.running.run import LeftWaiting, Run
+from kafkatool.core.operations.reassignment.runs.run import LeftWaiting, Run
 from kafkatool.core.operations.reassignment.status import LeftThrottle
 from kafkatool.core.planner.plan_files import plan_json
 

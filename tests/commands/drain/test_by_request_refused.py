@@ -12,7 +12,7 @@ from kafkatool.commands.main import kt
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.drain import drain as drains
 from kafkatool.core.operations.reassignment import following_by_request as following
-from kafkatool.core.operations.reassignment.running.saved_run import Batch, RunState, plan_hash
+from kafkatool.core.operations.reassignment.runs.saved_run import Batch, RunState, plan_hash
 from kafkatool.core.operations.reassignment.throttles import SavedThrottle
 from kafkatool.core.operations.requests import comparing
 from kafkatool.core.operations.requests.throttles import RATES, REPLICAS

@@ -58,9 +58,7 @@ def count_writes(monkeypatch: pytest.MonkeyPatch) -> Writes:
     monkeypatch.setattr(ZooKeeper, "create", found.around(ZooKeeper.create))
     monkeypatch.setattr(ZooKeeper, "set", found.around(ZooKeeper.set))
     monkeypatch.setattr(plan_files, "replace_file", found.around(plan_files.replace_file))
-    monkeypatch.setattr(
-        "kafkatool.core.operations.reassignment.running.saved_run.replace_file", plan_files.replace_file
-    )
+    monkeypatch.setattr("kafkatool.core.operations.reassignment.runs.saved_run.replace_file", plan_files.replace_file)
     monkeypatch.setattr(Path, "unlink", found.around(Path.unlink))
     return found
 

@@ -19,7 +19,7 @@ from kafkatool.commands.shared import run_progress
 from kafkatool.commands.shared.progress_line import ProgressLine
 from kafkatool.commands.shared.run_progress import RunProgressLine
 from kafkatool.core.operations.reassignment import following, following_by_request
-from kafkatool.core.operations.reassignment.running.saved_run import RunFiles
+from kafkatool.core.operations.reassignment.runs.saved_run import RunFiles
 from kafkatool.core.operations.requests import comparing
 from kafkatool.core.protocol.messages import alter_partition_reassignments as altering
 from kafkatool.core.protocol.messages import (

@@ -17,8 +17,8 @@ from kafkatool.commands.main import kt
 from kafkatool.commands.reassign.run_output import RunOutput
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment import following, throttles
-from kafkatool.core.operations.reassignment.running import cancellation, run_lock
-from kafkatool.core.operations.reassignment.running.saved_run import RunState
+from kafkatool.core.operations.reassignment.runs import cancellation, run_lock
+from kafkatool.core.operations.reassignment.runs.saved_run import RunState
 from kafkatool.core.planner.plan_files import plan_json
 from kafkatool.core.zookeeper.session import Create, Delete, Op, ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigZnode, ReassignmentZnode, TopicZnode

@@ -13,7 +13,7 @@ from kazoo.security import READ_ACL_UNSAFE, make_digest_acl
 from kafkatool.commands.reassign.command import reassign
 from kafkatool.core.model.values import BrokerInfo, Endpoint
 from kafkatool.core.operations.reassignment import replica_sizes, throttles
-from kafkatool.core.operations.reassignment.running.saved_run import RunFiles
+from kafkatool.core.operations.reassignment.runs.saved_run import RunFiles
 from kafkatool.core.planner.plan_files import plan_json
 from kafkatool.core.zookeeper.session import Check, ZooKeeper
 from kafkatool.core.zookeeper.znodes import BrokerZnode, ClusterIdZnode, ConfigChangeZnode, ReassignmentZnode

@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 from kafkatool.commands.main import kt
 from kafkatool.core.operations.drain import drain
 from kafkatool.core.operations.reassignment import throttles
-from kafkatool.core.operations.reassignment.running.saved_run import Batch, RunState, plan_hash
+from kafkatool.core.operations.reassignment.runs.saved_run import Batch, RunState, plan_hash
 from kafkatool.core.operations.reassignment.submission import prepare
 from kafkatool.core.planner.plan_files import Moves, plan_json
 from kafkatool.core.zookeeper.session import ZooKeeper

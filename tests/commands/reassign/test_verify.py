@@ -16,8 +16,8 @@ from kafkatool.commands.main import kt
 from kafkatool.commands.reassign.run_output import RunOutput
 from kafkatool.core.operations.reassignment import throttles
 from kafkatool.core.operations.reassignment.following import Progress
-from kafkatool.core.operations.reassignment.running import run_lock
-from kafkatool.core.operations.reassignment.running.saved_run import RunState
+from kafkatool.core.operations.reassignment.runs import run_lock
+from kafkatool.core.operations.reassignment.runs.saved_run import RunState
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigZnode, ReassignmentZnode

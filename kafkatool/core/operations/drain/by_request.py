@@ -11,7 +11,7 @@ from kafkatool.core.operations.drain.requested_round import RequestedRound
 from kafkatool.core.operations.drain.requested_throttles import NotAsBefore
 from kafkatool.core.operations.drain.way import Look, Terms, ask
 from kafkatool.core.operations.reassignment.following import Progress
-from kafkatool.core.operations.reassignment.running.saved_run import RunFiles
+from kafkatool.core.operations.reassignment.runs.saved_run import RunFiles
 from kafkatool.core.operations.reassignment.submission import MAX_BATCH_BYTES, Submission
 from kafkatool.core.operations.reassignment.throttles import SavedThrottle
 from kafkatool.core.operations.requests import cluster_view

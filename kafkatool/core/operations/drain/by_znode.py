@@ -9,9 +9,9 @@ from kafkatool.core.operations.drain.way import Look, Terms, ask
 from kafkatool.core.operations.reassignment import throttles
 from kafkatool.core.operations.reassignment.events import Event
 from kafkatool.core.operations.reassignment.following import Progress
-from kafkatool.core.operations.reassignment.running.cancellation import Cancellation, CancelTerms
-from kafkatool.core.operations.reassignment.running.run import Run
-from kafkatool.core.operations.reassignment.running.saved_run import RunFiles, RunState
+from kafkatool.core.operations.reassignment.runs.cancellation import Cancellation, CancelTerms
+from kafkatool.core.operations.reassignment.runs.run import Run
+from kafkatool.core.operations.reassignment.runs.saved_run import RunFiles, RunState
 from kafkatool.core.operations.reassignment.submission import Prepared, prepare
 from kafkatool.core.operations.reassignment.throttles import SavedThrottle
 from kafkatool.core.planner.plan_files import Moves, dashed
@@ -56,6 +56,7 @@ class ZnodeRound:
         self._zk, self._plan, self._files = zk, plan, files
         self._on_progress, self._access = on_progress, access
         self._run = Run(zk, plan, files, name_of=dashed, on_progress=on_progress)
+        self._cancellation: Cancellation | None = None
 
     def start(self, prepared: Prepared, *, timeout_s: float | None) -> Iterator[Event]:
         return self._run.start(prepared, followed=True, timeout_s=timeout_s)
@@ -70,12 +71,10 @@ class ZnodeRound:
         back = CancelTerms()
         if terms is not None:
             back = CancelTerms(rollback=True, throttle=terms.throttle, batch_partitions=terms.batch_partitions)
-        return self._cancellation(origin, back).carry_out(self._access, timeout_s=timeout_s)
+        self._cancellation = Cancellation(
+            self._zk, self._plan, self._files, origin, back, name_of=dashed, on_progress=self._on_progress
+        )
+        return self._cancellation.carry_out(self._access, timeout_s=timeout_s)
 
     def end_cancel(self) -> Iterator[Event]:
-        return self._cancellation({}, CancelTerms()).end_early()
-
-    def _cancellation(self, origin: Moves, terms: CancelTerms) -> Cancellation:
-        return Cancellation(
-            self._zk, self._plan, self._files, origin, terms, name_of=dashed, on_progress=self._on_progress
-        )
+        return iter(()) if self._cancellation is None else self._cancellation.end_early()

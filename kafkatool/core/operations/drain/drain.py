@@ -23,7 +23,7 @@ from kafkatool.core.operations.drain.way import Look, Round, S, Terms, Way
 from kafkatool.core.operations.reassignment.events import Ended, Event
 from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.replica_sizes import largest
-from kafkatool.core.operations.reassignment.running.saved_run import RunFiles, RunState
+from kafkatool.core.operations.reassignment.runs.saved_run import RunFiles, RunState
 from kafkatool.core.operations.reassignment.throttles import SavedThrottle
 from kafkatool.core.planner.consequences import BrokerConsequences, broker_consequences
 from kafkatool.core.planner.plan_files import Moves, dashed, parse_plan, plan_json, read_text, write_file

@@ -22,8 +22,7 @@ from kafkatool.core.operations.reassignment.copy_progress import Replica, ToCopy
 from kafkatool.core.operations.reassignment.events import Event
 from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.following_by_request import Waited
-from kafkatool.core.operations.reassignment.running.cancellation import PATIENCE_S, PAUSE_S
-from kafkatool.core.operations.reassignment.running.saved_run import RunFiles, RunState, remove
+from kafkatool.core.operations.reassignment.runs.saved_run import PATIENCE_S, PAUSE_S, RunFiles, RunState, remove
 from kafkatool.core.operations.reassignment.status import Verification
 from kafkatool.core.operations.reassignment.submission import MAX_BATCH_BYTES, Submission
 from kafkatool.core.operations.reassignment.throttles import SavedThrottle, merged

@@ -9,7 +9,7 @@ from kafkatool.core.operations.brokers.answers import Answers, ask_brokers
 from kafkatool.core.operations.drain.requested_throttles import NotAsBefore
 from kafkatool.core.operations.reassignment.events import Event
 from kafkatool.core.operations.reassignment.following import Progress
-from kafkatool.core.operations.reassignment.running.saved_run import RunFiles, RunState
+from kafkatool.core.operations.reassignment.runs.saved_run import RunFiles, RunState
 from kafkatool.core.operations.reassignment.submission import Submission
 from kafkatool.core.operations.reassignment.throttles import SavedThrottle
 from kafkatool.core.planner.plan_files import Moves
@@ -42,7 +42,10 @@ class Terms:
 
 
 class Round(Protocol[_Taken]):
-    """The run of one round's plan; its methods work while their events are taken. ``Run`` of `reassignment` says how."""
+    """The run of one round's plan; its methods work while their events are taken.
+
+    ``Run`` and ``Cancellation`` of `reassignment` say how.
+    """
 
     def start(self, prepared: _Taken, *, timeout_s: float | None) -> Iterator[Event]: ...
     def resume(self, state: RunState, *, timeout_s: float | None) -> Iterator[Event]: ...

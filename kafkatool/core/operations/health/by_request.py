@@ -15,7 +15,7 @@ from kafkatool.core.model.values import TopicPartition, first_of
 from kafkatool.core.operations.brokers.answers import Answers, ask_brokers, is_kraft
 from kafkatool.core.operations.brokers.overview import UNTHROTTLED
 from kafkatool.core.operations.health.reading import BROKER_RATES, MIN_ISR, UNCLEAN, Reading, Voter
-from kafkatool.core.operations.reassignment.running import run_lock
+from kafkatool.core.operations.reassignment.runs import run_lock
 from kafkatool.core.operations.reassignment.throttles import REPLICAS
 from kafkatool.core.operations.requests import cluster_view
 from kafkatool.core.operations.requests.moving import Moving, read_moves

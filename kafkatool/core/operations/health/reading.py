@@ -11,7 +11,7 @@ from kafkatool.core.model.values import PartitionState, TopicPartition
 from kafkatool.core.operations.brokers.answers import Answers, ask_brokers
 from kafkatool.core.operations.brokers.releases import release_of
 from kafkatool.core.operations.config_writes import read_configs
-from kafkatool.core.operations.reassignment.running import run_lock
+from kafkatool.core.operations.reassignment.runs import run_lock
 from kafkatool.core.operations.reassignment.throttles import RATES, REPLICAS, rates_by_broker
 from kafkatool.core.operations.requests.throttles import LOG_DIR_RATE
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster

@@ -147,19 +147,39 @@ def restore(
     Rates are put back whatever they are now: changing them is how a running reassignment is sped up (RSN-10). Those found
     at the start with lists on the topics ``earlier`` were another plan's: they go if that has ended meanwhile.
     """
-    rates = [t for t in throttles if t.entity_type == "brokers"]
-    lists = [t for t in throttles if t.entity_type != "brokers"]
+    rates, lists = _divided(throttles)
     changed = [t.name for t in lists if not _replace(zk, t, t.set, t.before)]
-    own = {t.name for t in lists}
-    listed = set(listed_topics(zk)) if rates else set()
-    if others and (listed - own - set(earlier) or listed.intersection(changed)):
-        return Restored(tuple(ConfigZnode.path("topics", name) for name in changed), rates_stay=True)
-    ended = bool(earlier) and not listed.intersection(earlier) - (own - {p.topic for p in others})
+    listed = frozenset(listed_topics(zk) if rates else ())
+    ending = _ending(rates, frozenset(t.name for t in lists), listed, earlier, others, changed)
     paths = [ConfigZnode.path("topics", name) for name in changed]
-    for rate in rates:
-        if not _replace(zk, rate, rate.set, {} if ended else rate.before, always=True):
+    for rate in ending or ():
+        if not _replace(zk, rate, rate.set, rate.before, always=True):
             paths.append(ConfigZnode.path("brokers", rate.name))
-    return Restored(tuple(paths), rates_stay=False)
+    return Restored(tuple(paths), rates_stay=ending is None)
+
+
+def _divided(throttles: Iterable[SavedThrottle]) -> tuple[list[SavedThrottle], list[SavedThrottle]]:
+    """Return the brokers' rates and the topics' lists."""
+    every = list(throttles)
+    return [t for t in every if t.entity_type == "brokers"], [t for t in every if t.entity_type != "brokers"]
+
+
+def _ending(
+    rates: Sequence[SavedThrottle],
+    own: frozenset[str],
+    listed: frozenset[str],
+    earlier: Collection[str],
+    others: Collection[TopicPartition],
+    changed: Collection[str] = (),
+) -> list[SavedThrottle] | None:
+    """Return the rates with what is to stand there, once the run's lists are back; None: they stay as they are.
+
+    ``own``: topics whose lists the run has set; ``listed``: those that have lists then; ``changed``: by somebody else.
+    """
+    if others and (listed - own - set(earlier) or listed.intersection(changed)):
+        return None
+    ended = bool(earlier) and not listed.intersection(earlier) - (own - {p.topic for p in others})
+    return [replace(rate, before={}) if ended else rate for rate in rates]
 
 
 def not_restored(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> list[str]:
@@ -174,9 +194,15 @@ def restore_lists(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> None:
             _replace(zk, throttle, throttle.set, throttle.before)
 
 
-def plan_restoration(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> list[ConfigWrite]:
-    """Plan to put back what stood there before, as if nobody else had changed it since: for showing it (COM-6X)."""
-    return [read.dropping(keys_of(read.entity_type)).setting(t.before) for t, read in _find_differing(zk, throttles)]
+def plan_restoration(
+    zk: ZooKeeper, throttles: Iterable[SavedThrottle], earlier: Collection[str], others: Collection[TopicPartition]
+) -> list[ConfigWrite]:
+    """Plan what ``restore`` would write, as if nobody else had changed those lists since: for showing it (COM-6X)."""
+    rates, lists = _divided(throttles)
+    own = frozenset(t.name for t in lists)
+    listed = (frozenset(listed_topics(zk)) - own).union(t.name for t in lists if t.before)
+    back = [*lists, *(_ending(rates, own, listed, earlier, others) or ())]
+    return [read.dropping(keys_of(read.entity_type)).setting(t.before) for t, read in _find_differing(zk, back)]
 
 
 def _find_differing(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> list[tuple[SavedThrottle, ConfigWrite]]:

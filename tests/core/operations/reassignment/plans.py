@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.reassignment.running.saved_run import plan_hash
+from kafkatool.core.operations.reassignment.runs.saved_run import plan_hash
 from kafkatool.core.planner.plan_files import plan_json
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigChangeZnode, ConfigZnode

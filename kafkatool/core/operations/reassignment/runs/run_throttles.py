@@ -8,34 +8,35 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.config_writes import ConfigWrite
 from kafkatool.core.operations.reassignment import events, throttles
 from kafkatool.core.operations.reassignment.events import Event, ThrottleRemoved
-from kafkatool.core.operations.reassignment.running.saved_run import RunFiles, RunState
+from kafkatool.core.operations.reassignment.runs.saved_run import RunFiles, RunState
 from kafkatool.core.operations.reassignment.submission import plan_throttle
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 
 
+def rate_begun(zk: ZooKeeper, plan: Moves, files: RunFiles) -> int | None:
+    """Read the bytes per second and broker that the plan was begun under, if that stands still; None: it does not.
+
+    Nor is it told where another plan has its state file: there is no place to note what is set anew.
+    """
+    if (run := files.unfinished_run(plan)) is not None:
+        return run.rate
+    if files.state.exists() or not RunThrottles(zk, plan).has_lists():
+        return None
+    rates = throttles.rates_by_broker(zk).values()
+    return max((int(rate) for keys in rates for rate in keys.values() if rate.isdecimal()), default=None)
+
+
 class RunThrottles:
     """The rates and lists that runs of one plan have set, over one session."""
 
-    def __init__(self, zk: ZooKeeper, plan: Moves, files: RunFiles) -> None:
-        self._zk, self._plan, self._files = zk, plan, files
+    def __init__(self, zk: ZooKeeper, plan: Moves) -> None:
+        self._zk, self._plan = zk, plan
         self._topics = {p.topic for p in plan}
 
-    def rate_begun(self) -> int | None:
-        """Read the bytes per second and broker that the plan was begun under, if that stands still; None: it does not.
-
-        Nor is it told where another plan has its state file: there is no place to note what is set anew.
-        """
-        if (run := self._files.unfinished_run(self._plan)) is not None:
-            return run.rate
-        if self._files.state.exists() or not self.are_listed():
-            return None
-        rates = throttles.rates_by_broker(self._zk).values()
-        return max((int(rate) for keys in rates for rate in keys.values() if rate.isdecimal()), default=None)
-
-    def are_listed(self) -> bool:
-        """Tell whether a topic of the plan has replicas that are throttled."""
+    def has_lists(self) -> bool:
+        """Tell whether a topic of the plan has lists of throttled replicas, as a run sets them."""
         return bool(self._topics.intersection(throttles.listed_topics(self._zk)))
 
     def read_rates(self) -> Mapping[int, Mapping[str, str]] | None:
@@ -53,8 +54,8 @@ class RunThrottles:
         now = self.read_rates()
         if before is None or not now:
             return ()
-        before = {**before, **{int(t.name): t.before for t in state.throttles if t.entity_type == "brokers"}}
-        left = tuple(broker for broker, rates in sorted(now.items()) if rates != before.get(broker))
+        ending = {**before, **{int(t.name): t.before for t in state.throttles if t.entity_type == "brokers"}}
+        left = tuple(broker for broker, rates in sorted(now.items()) if rates != ending.get(broker))
         return () if left and self.find_others() else left
 
     def find_others(self) -> frozenset[TopicPartition]:
@@ -88,18 +89,20 @@ class RunThrottles:
         """Restore what was saved; where nothing was, as of a run that was not followed, remove what is this plan's."""
         if run is not None and run.throttles:
             yield from self.restore(run)
-            return
-        removal = throttles.plan_removal(self._zk, self._topics)
-        if all(write.entity_type == "brokers" for write in removal):
-            return  # without lists of its topics the rates are not this plan's
-        if self.find_others():
+        elif (removal := self._plan_removal()) and self.find_others():
             yield events.ThrottleStays()
-        else:
+        elif removal:
             throttles.apply(self._zk, removal)
             yield ThrottleRemoved()
 
     def plan_taking_off(self, run: RunState | None) -> list[ConfigWrite]:
-        """Plan what ``take_off`` would write, if nothing else began to move."""
+        """Plan what ``take_off`` would write if what others move, and under which lists, stayed as it is now."""
         if run is not None and run.throttles:
-            return throttles.plan_restoration(self._zk, run.throttles)
-        return [] if self.find_others() else throttles.plan_removal(self._zk, self._topics)
+            return throttles.plan_restoration(self._zk, run.throttles, run.earlier, self.find_others())
+        removal = self._plan_removal()
+        return [] if removal and self.find_others() else removal
+
+    def _plan_removal(self) -> list[ConfigWrite]:
+        """Plan to take off rates and lists; without lists of the plan's topics the rates are not this plan's."""
+        removal = throttles.plan_removal(self._zk, self._topics)
+        return [] if all(write.entity_type == "brokers" for write in removal) else removal

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from kafkatool.core.errors import RefusedError
-from kafkatool.core.operations.reassignment.running import run_lock
-from kafkatool.core.operations.reassignment.running.saved_run import RunFiles
+from kafkatool.core.operations.reassignment.runs import run_lock
+from kafkatool.core.operations.reassignment.runs.saved_run import RunFiles
 from tests.waiting import eventually
 
 HOLDER = """
 import sys, pathlib
-from kafkatool.core.operations.reassignment.running import run_lock
+from kafkatool.core.operations.reassignment.runs import run_lock
 with run_lock.held(*map(pathlib.Path, sys.argv[1:])):
     print("held", flush=True)
     sys.stdin.read()

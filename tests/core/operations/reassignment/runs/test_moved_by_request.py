@@ -14,9 +14,9 @@ from kafkatool.core.model.moves import Status
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment import events, throttles
 from kafkatool.core.operations.reassignment.following import Progress, follow
-from kafkatool.core.operations.reassignment.running.cancellation import Cancellation, CancelTerms
-from kafkatool.core.operations.reassignment.running.run import Run
-from kafkatool.core.operations.reassignment.running.saved_run import RunFiles
+from kafkatool.core.operations.reassignment.runs.cancellation import Cancellation, CancelTerms
+from kafkatool.core.operations.reassignment.runs.run import Run
+from kafkatool.core.operations.reassignment.runs.saved_run import RunFiles
 from kafkatool.core.operations.reassignment.status import list_running, verify
 from kafkatool.core.operations.reassignment.submission import prepare, start
 from kafkatool.core.planner.plan_files import Moves, dashed
@@ -193,7 +193,7 @@ def test_a_cancel_takes_no_throttle_off_a_running_request(cluster: ZooKeeper, tm
     throttled(cluster, "t", "0:1", "0:2")
     nodes.request(cluster, tp(0, "u"), (1, 2, 3))
     cancellation = cancellation_of(cluster, tmp_path, DONE)
-    assert cancellation.planned(None) == ([], [], ())
+    assert cancellation.plan(None) == ([], [], ())
     assert kinds(cancel(cancellation)) == ["Following", "ThrottleStays", "Cancelled"]
     assert config(cluster, "brokers", "3") == RATES
     assert kinds(cancellation.end_early()) == ["ThrottleStays", "CancelCutShort"]

@@ -6,17 +6,17 @@ A kt that carries the plan out elsewhere learns of it by a mark in the state fil
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkatool.core.errors import NoNodeError, RefusedError, VersionConflictError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.config_writes import ConfigWrite
-from kafkatool.core.operations.reassignment import ending_by_request, events, following, status, throttles
+from kafkatool.core.operations.reassignment import ending_moves, events, following, status, throttles
 from kafkatool.core.operations.reassignment.copy_progress import to_copy
 from kafkatool.core.operations.reassignment.events import Event, Following
 from kafkatool.core.operations.reassignment.following import Progress
-from kafkatool.core.operations.reassignment.running.run_throttles import RunThrottles
-from kafkatool.core.operations.reassignment.running.saved_run import RunFiles, RunState, remove
+from kafkatool.core.operations.reassignment.runs.run_throttles import RunThrottles
+from kafkatool.core.operations.reassignment.runs.saved_run import PATIENCE_S, PAUSE_S, RunFiles, RunState, remove
 from kafkatool.core.operations.reassignment.submission import (
     Prepared,
     plan_send_back,
@@ -33,9 +33,6 @@ if TYPE_CHECKING:  # the wire protocol takes as long to import as all else
     from kafkatool.core.client.access import BrokerAccess
     from kafkatool.core.client.cluster import ClusterClient
     from kafkatool.core.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
-
-PATIENCE_S: Final = 10.0  # a kt that carries out a plan looks for the mark every second
-PAUSE_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +65,7 @@ class _Turning:
     ``client``: the controller is asked; None: the way back is written.
     """
 
-    client: "ClusterClient | None" = None
+    client: "ClusterClient | None"
     sent_back: frozenset[TopicPartition] = frozenset()
     unknown: frozenset[TopicPartition] = frozenset()
     since: float | None = None
@@ -79,7 +76,8 @@ class Cancellation:
     """The cancel of one plan over one session, by one thread. Its methods do the work while their events are taken.
 
     ``origin``: the replicas from before, as far as they are known. ``on_progress`` is told how far it is, from each
-    Following to the next other event. Call ``end_early`` if anything, also of its own, cuts the events short.
+    Following to the next other event. Call ``end_early`` if anything, also of its own, cuts the events short: of a cancel
+    that was refused before it touched anything that does nothing.
     """
 
     def __init__(
@@ -95,7 +93,8 @@ class Cancellation:
     ) -> None:
         self._zk, self._plan, self._files, self._origin, self._terms = zk, plan, files, origin, terms
         self._name_of, self._on_progress = name_of, on_progress
-        self._throttles = RunThrottles(zk, plan, files)
+        self._own_throttles = RunThrottles(zk, plan)
+        self._begun = False
 
     def carry_out(self, access: "BrokerAccess", *, timeout_s: float | None) -> Iterator[Event]:
         """Send nothing more, send back what is under way, and with ``rollback`` what has ended too.
@@ -103,7 +102,7 @@ class Cancellation:
         The controller is asked to, where it takes such a request, else the way back is written. Raises
         ControllerUnreachableError, with nothing written; RefusedError.
         """
-        with ending_by_request.asking(self._zk, self._plan, access) as client:
+        with ending_moves.asking(self._zk, self._plan, access) as client:
             yield from self._carry_out(client, timeout_s)
 
     def _carry_out(self, client: "ClusterClient | None", timeout_s: float | None) -> Iterator[Event]:
@@ -114,7 +113,9 @@ class Cancellation:
             if not isinstance(e.__cause__, FileNotFoundError):
                 if terms.rollback and terms.throttle is not None:
                     raise  # there is no place to note the throttle
+                self._begun = True
                 yield events.NotCancelled(e)
+        self._begun = True
         if moved := status.find_requested(self._zk, self._plan):
             yield events.MovedByRequest(tuple(sorted(moved)))
         ended = yield from self._stop(timeout_s, client)
@@ -128,13 +129,13 @@ class Cancellation:
         found = status.verify(self._zk, self._origin if terms.rollback else self._plan, preserve_throttles=True)
         yield events.Cancelled(found, ended)
 
-    def planned(self, client: "ClusterClient | None") -> PlannedCancel:
+    def plan(self, client: "ClusterClient | None") -> PlannedCancel:
         """Plan what ``carry_out`` would ask the controller for, and write, in its order, if nothing ended since (COM-6X).
 
         The way back of what has ended is sent, and throttles come off, when what is under way has arrived.
         """
         terms = self._terms
-        asked = [] if client is None else ending_by_request.plan_requests(client, self._zk, self._plan, self._origin)
+        asked = [] if client is None else ending_moves.plan_requests(client, self._zk, self._plan, self._origin)
         turned = plan_send_back(self._zk, self._plan, self._origin)[0] if client is None else None
         ops: list[Op] = [turned] if turned is not None else []
         set_for_it: list[ConfigWrite] = []
@@ -142,7 +143,16 @@ class Cancellation:
         if terms.rollback:
             moving = status.running(self._zk) or {}
             ended = {p: replicas for p, replicas in self._origin.items() if p not in moving}
-            back = prepare(self._zk, ended, skip_unchanged=True, skip_gone=True, force=True, name_of=self._name_of)
+            # What is under way now is not in the way then: so nothing is refused for it.
+            back = prepare(
+                self._zk,
+                ended,
+                skip_unchanged=True,
+                skip_gone=True,
+                force=True,
+                max_count=terms.batch_partitions,
+                name_of=self._name_of,
+            )
             gone = back.gone
             if terms.throttle is not None and back.moves:
                 view = read_cluster(self._zk, {p.topic for p in back.moves}, states=False)
@@ -150,7 +160,7 @@ class Cancellation:
             ops += [op for write in set_for_it for op in write.ops]
             ops += [Create(ReassignmentZnode.PATH, ReassignmentZnode.encode(batch)) for batch in back.batches]
         if not terms.preserve_throttles:
-            writes = self._throttles.plan_taking_off(self._files.unfinished_run(self._plan))
+            writes = self._own_throttles.plan_taking_off(self._files.unfinished_run(self._plan))
             known = {write.path for write in writes}  # what else the way back is throttled on becomes what it is now
             writes += [replace(write, config=write.stored) for write in set_for_it if write.path not in known]
             ops += [op for write in writes for op in write.ops]
@@ -160,14 +170,16 @@ class Cancellation:
     def end_early(self) -> Iterator[Event]:
         """Tell where things stand, and take throttles off unless data is still copied under them (RSN-23X).
 
-        Who cancels and then ends kt does not come back for them.
+        Who cancels and then ends kt does not come back for them. Nothing happens if nothing was begun.
         """
+        if not self._begun:
+            return
         moves = {p: to for p, to in (status.running(self._zk) or {}).items() if p in self._plan}
         forward = sum(to == self._plan[p] for p, to in moves.items())
         copying = bool(status.copying(self._zk, self._plan))
         run = self._files.unfinished_run(self._plan)
         if not (self._terms.preserve_throttles or copying):
-            yield from self._end_throttles() if not moves else self._throttles.take_off(run)
+            yield from self._end_throttles() if not moves else self._own_throttles.take_off(run)
         yield events.CancelCutShort(forward, len(moves) - forward, copying, copying or self._terms.preserve_throttles)
 
     def _stop(self, timeout_s: float | None, client: "ClusterClient | None") -> Generator[Event, None, bool]:
@@ -250,7 +262,7 @@ class Cancellation:
 
     def _ask_to_cancel(self, turning: _Turning, client: "ClusterClient") -> frozenset[TopicPartition]:
         """Have the controller end what is under way. Return what it cannot, and has to be told by the znode."""
-        ended = ending_by_request.end_moves(client, self._zk, self._plan, self._origin)
+        ended = ending_moves.end_moves(client, self._zk, self._plan, self._origin)
         if new := ended.cancelled - turning.sent_back:
             turning.news.append(events.SentBack(len(new)))
         if left := ended.released - turning.sent_back:
@@ -273,7 +285,7 @@ class Cancellation:
         if back.gone:
             yield events.Gone(back.gone)
         if terms.throttle is not None or not terms.preserve_throttles:
-            self._throttle_way_back(back, terms.throttle)
+            self._throttle_way_back(back)
         yield Following(to_copy(self._zk, back.moves), "back")
         followed = following.follow(
             self._zk,
@@ -285,23 +297,25 @@ class Cancellation:
         )
         return followed.finished == len(back.batches)
 
-    def _throttle_way_back(self, back: Prepared, throttle: int | None) -> None:
-        """Set the throttle of the way back in place of the run's own; None: take that off."""
+    def _throttle_way_back(self, back: Prepared) -> None:
+        """Set the throttle of the way back in place of the run's own; without one take that off."""
         run = self._files.unfinished_run(self._plan)
-        if throttle is None:
-            if run is not None and run.throttles:
-                throttles.restore(self._zk, run.throttles, run.earlier, self._throttles.find_others())
+        if self._terms.throttle is None:
+            if run is not None:
+                list(self._own_throttles.restore(run))
             return
         if run is None:
-            if self._throttles.are_listed():
-                list(self._throttles.take_off(run))  # of a run that was not followed
+            if self._own_throttles.has_lists():
+                list(self._own_throttles.take_off(run))  # of a run that was not followed
             run = RunState.of_ended(self._plan, back.max_bytes, back.max_count)
             run = replace(run, earlier=tuple(throttles.listed_topics(self._zk)))
-        self._throttles.set_anew(run, back.moves, throttle, lambda noted: noted.write(self._files.state))
+        self._own_throttles.set_anew(
+            run, back.moves, self._terms.throttle, lambda noted: noted.write(self._files.state)
+        )
 
     def _end_throttles(self) -> Iterator[Event]:
         """Take off what a run of this plan has set; one that was not followed has not saved what was there before."""
         run = self._files.unfinished_run(self._plan)
-        yield from self._throttles.take_off(run)
+        yield from self._own_throttles.take_off(run)
         if run is not None:
             remove(self._files.state)

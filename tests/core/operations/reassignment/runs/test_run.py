@@ -12,9 +12,8 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment import events
 from kafkatool.core.operations.reassignment.events import Event
 from kafkatool.core.operations.reassignment.following import Progress
-from kafkatool.core.operations.reassignment.running.cancellation import Cancellation, CancelTerms
-from kafkatool.core.operations.reassignment.running.run import Run
-from kafkatool.core.operations.reassignment.running.saved_run import RunFiles
+from kafkatool.core.operations.reassignment.runs.run import Run
+from kafkatool.core.operations.reassignment.runs.saved_run import RunFiles
 from kafkatool.core.operations.reassignment.submission import Prepared, prepare
 from kafkatool.core.planner.plan_files import dashed
 from kafkatool.core.zookeeper.session import ZooKeeper
@@ -74,21 +73,6 @@ def test_a_run_past_its_deadline_can_be_resumed_by_another(zk: ZooKeeper, zk_con
         told = list(second.resume(state, PLAINTEXT_ACCESS, force=False, timeout_s=60))
     assert kinds(told) == ["Following", "Following", "Ended", "ThrottleRemoved"]
     assert not files.state.exists() and config(zk, "brokers", "1") == {}
-
-
-@pytest.mark.spec("RSN-37X")
-def test_a_cancelled_run_goes_back_to_what_was_there(zk: ZooKeeper, zk_connect: str, tmp_path: Path) -> None:
-    run, files = new_run(zk, tmp_path)
-    list(run.start(prepared_in_batches(zk), followed=True, timeout_s=0))
-    nodes.reassign(zk)  # the first batch: nothing is under way
-    before = plan({0: (1,), 1: (2,), 3: (1,)})
-    terms = CancelTerms(rollback=True)
-    other = Cancellation(zk, GOAL, files, before, terms, name_of=dashed, on_progress=lambda _: None)
-    with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
-        told = list(other.carry_out(PLAINTEXT_ACCESS, timeout_s=60))
-    assert kinds(told) == ["Following", "Following", "ThrottleRemoved", "Cancelled"]
-    assert isinstance(told[-1], events.Cancelled) and told[-1].ended and told[-1].found.completed
-    assert nodes.assignment(zk, "t") == NINE and not files.state.exists()
 
 
 @pytest.mark.spec("RSN-22X", "ADM-106")

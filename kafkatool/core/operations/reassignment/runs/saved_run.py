@@ -15,7 +15,7 @@ import orjson
 
 from kafkatool.core.errors import KafkatoolError, RefusedError
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.reassignment.running import run_lock
+from kafkatool.core.operations.reassignment.runs import run_lock
 from kafkatool.core.planner.plan_files import (
     STDIN,
     Moves,
@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     from kafkatool.core.operations.reassignment.throttles import SavedThrottle
 
 VERSION: Final = 1
+
+PATIENCE_S: Final = 10.0
+"""How long who cancels waits for who carries the plan out to let go of it, who looks for the mark every second."""
+
+PAUSE_S: Final = 0.1
+"""Between two looks at who holds the lock."""
 
 
 @dataclass(frozen=True, slots=True)

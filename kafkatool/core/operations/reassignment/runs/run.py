@@ -16,12 +16,12 @@ from kafkatool.core.errors import (
 )
 from kafkatool.core.model.moves import Move, Status
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.reassignment import ending_by_request, events, following, status, throttles
+from kafkatool.core.operations.reassignment import ending_moves, events, following, status, throttles
 from kafkatool.core.operations.reassignment.copy_progress import to_copy
 from kafkatool.core.operations.reassignment.events import Event, Following, LeftUnfinished, ThrottleRemoved, WayBack
 from kafkatool.core.operations.reassignment.following import Progress
-from kafkatool.core.operations.reassignment.running.run_throttles import RunThrottles
-from kafkatool.core.operations.reassignment.running.saved_run import RunFiles, RunState, remove
+from kafkatool.core.operations.reassignment.runs.run_throttles import RunThrottles
+from kafkatool.core.operations.reassignment.runs.saved_run import RunFiles, RunState, remove
 from kafkatool.core.operations.reassignment.status import Verification
 from kafkatool.core.operations.reassignment.submission import (
     Prepared,
@@ -66,7 +66,7 @@ class Run:
     ) -> None:
         self._zk, self._plan, self._files = zk, plan, files
         self._name_of, self._on_progress = name_of, on_progress
-        self._throttles, self._topics = RunThrottles(zk, plan, files), {p.topic for p in plan}
+        self._own_throttles, self._topics = RunThrottles(zk, plan), {p.topic for p in plan}
         self._moves = plan  # what this run is to achieve of the plan
         self._state: RunState | None = None  # what the state file says, once it is this run's
         self._rates: Mapping[int, Mapping[str, str]] | None = None  # that stood on brokers; None: not known
@@ -98,7 +98,7 @@ class Run:
                 raise
             yield events.Started(prepared)
             return
-        self._rates = self._throttles.read_rates()
+        self._rates = self._own_throttles.read_rates()
         self._moves = prepared.moves
         copying = to_copy(self._zk, self._moves)  # read before the start, so that what there is to copy is known
         self._write(RunState.of(self._plan, prepared).with_batch(0, finished=False))
@@ -120,13 +120,13 @@ class Run:
         What a cancel asked by the znode to go back, and the controller did not take up, would never end: it is taken out.
         Raises ControllerUnreachableError, with nothing written: it cannot be.
         """
-        self._state, self._rates = state, self._throttles.read_rates()
+        self._state, self._rates = state, self._own_throttles.read_rates()
         begun = time.monotonic()
         if any(to != self._plan.get(p, to) for p, to in (status.running(self._zk) or {}).items()):
             origin = self._files.known_way_back(self._plan, name_of=self._name_of)
-            with ending_by_request.asking(self._zk, self._plan, access) as client:
+            with ending_moves.asking(self._zk, self._plan, access) as client:
                 if client is not None:
-                    ended = ending_by_request.end_moves(client, self._zk, self._plan, origin, turned_only=True)
+                    ended = ending_moves.end_moves(client, self._zk, self._plan, origin, turned_only=True)
                     if taken_out := len(ended.cancelled | ended.released):
                         yield events.Released(taken_out)
         throttles.set_again(self._zk, state.throttles)
@@ -153,7 +153,7 @@ class Run:
         if left.gone:
             yield events.Gone(left.gone)
         if state.cancelled and state.rate is not None:  # its lists may be those of a way back
-            self._throttles.set_anew(state, left.moves, state.rate, self._write)
+            self._own_throttles.set_anew(state, left.moves, state.rate, self._write)
         self._write(self._state.resumed(left.batches))  # also if it was cancelled: this is to go on
         remaining_s = None if timeout_s is None else max(0.0, timeout_s - (time.monotonic() - begun))
         yield Following(to_copy(self._zk, left.moves))
@@ -238,9 +238,9 @@ class Run:
 
     def _finish(self, state: RunState) -> Iterator[Event]:
         """Make throttles what they were; then nothing is left to resume."""
-        yield from self._throttles.restore(state)
+        yield from self._own_throttles.restore(state)
         remove(self._files.state)
-        if brokers := self._throttles.find_rates_left(state, self._rates):
+        if brokers := self._own_throttles.find_rates_left(state, self._rates):
             yield events.RatesLeft(brokers)
 
     def _leave(self, state: RunState) -> Iterator[Event]:
@@ -249,7 +249,7 @@ class Run:
         try:
             moving = not read_cluster(self._zk, self._topics, states=False).moving.isdisjoint(self._moves)
             if throttled and not moving:
-                yield from self._throttles.restore(state)
+                yield from self._own_throttles.restore(state)
                 throttled = False
         except ZooKeeperError as e:
             unseen = e

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from kafkatool.core.operations.reassignment import throttles
-from kafkatool.core.operations.reassignment.running.run import Run
-from kafkatool.core.operations.reassignment.running.saved_run import RunFiles
+from kafkatool.core.operations.reassignment.runs.run import Run
+from kafkatool.core.operations.reassignment.runs.saved_run import RunFiles
 from kafkatool.core.operations.reassignment.submission import prepare
 from kafkatool.core.planner.plan_files import dashed
 from kafkatool.core.zookeeper.session import ZooKeeper
