@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, Self, TypeVar
 from kafkatool.core.client.addresses import parse_addresses
 from kafkatool.core.client.cluster import ClusterClient
 from kafkatool.core.client.settings import ClientSettings
-from kafkatool.core.errors import BrokerUnreachableError
+from kafkatool.core.errors import BrokerAnswerError, BrokerUnreachableError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.requests.transactions import leader_of
 from kafkatool.core.protocol.codec.schema import Api
@@ -33,6 +33,7 @@ COMES_LATER: Final = frozenset(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.NOT_LEADER_FOR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -51,7 +52,7 @@ class RawProducer:
     """Each call is one request, repeated while its answer is that it will be another soon; it returns the last code.
 
     One that is not ``patient`` repeats nothing. ``codes`` are all answers of the latest call; a broker that is lost over a
-    request has answered that it cannot be reached.
+    request has answered that it cannot be reached. ``lost`` counts those of all calls: none, where no broker is hurt.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class RawProducer:
         self.transactional_id = transactional_id
         self.producer_id = self.epoch = -1
         self.codes: list[int] = []
+        self.lost = 0
         self._timeout_ms = timeout_ms
         self._patient = patient
         self._sequences: dict[TopicPartition, int] = {}
@@ -81,13 +83,21 @@ class RawProducer:
     @property
     def coordinator(self) -> int:
         """Ask who coordinates the id."""
-        return self._find(self.transactional_id, key_type=1)
+        return self._until(lambda: (ErrorCode.NONE, self._find_own()))[1]
 
     def coordinator_of_group(self, group: str) -> int:
         """Ask who coordinates the group."""
-        return self._find(group, key_type=0)
+        return self._until(lambda: (ErrorCode.NONE, self._find(group, key_type=0)))[1]
+
+    def leader_of(self, partition: TopicPartition) -> int:
+        """Ask who leads the partition."""
+        return self._until(lambda: (ErrorCode.NONE, leader_of(self.client, partition)))[1]
+
+    def _find_own(self) -> int:
+        return self._find(self.transactional_id, key_type=1)
 
     def _find(self, key: str, *, key_type: int) -> int:
+        """Ask within the time of the call that needs to know."""
         request = find_coordinator.FindCoordinatorRequest(key=key, key_type=key_type, keys=[key])
 
         def ask() -> tuple[int, int]:
@@ -134,8 +144,8 @@ class RawProducer:
         )
 
         def ask() -> tuple[int, None]:
-            address = self.coordinator
-            connection = self.client._connection(self.client._address_of(address))  # noqa: SLF001 - brokers alone use 4
+            address = self.client._address_of(self._find_own())  # noqa: SLF001
+            connection = self.client._connection(address)  # noqa: SLF001 - brokers alone use 4
             version = min(3, connection.versions[add_partitions_to_txn.API.key][1])
             answer = connection._send(add_partitions_to_txn.API, version, request, 30_000)  # noqa: SLF001
             return max(p.error_code for t in answer.topics for p in t.partitions), None
@@ -202,17 +212,24 @@ class RawProducer:
         )
 
         def ask() -> tuple[int, dict[int, int]]:
-            answer = self.client.broker(self.coordinator_of_group(group), txn_offset_commit.API, request)
+            answer = self.client.broker(self._find(group, key_type=0), txn_offset_commit.API, request)
             codes = {p.partition: p.error_code for p in answer.topics[0].partitions}
             return next((c for c in codes.values() if c in COMES_LATER), 0), codes
 
         return self._until(ask)[1]
 
     def fetch_offset(self, group: str, place: TopicPartition, *, stable: bool = True) -> tuple[int, int]:
-        """Ask once for a group's offset; return code and offset. ``stable``: only one that no transaction may change."""
+        """Ask once for a group's offset; return code and offset. ``stable``: only one that no transaction may change.
+
+        The code of a broker that is lost over it is NETWORK_EXCEPTION.
+        """
         asked = [offset_fetch.OffsetFetchRequestTopic(topic=place.topic, partitions=[place.partition])]
         request = offset_fetch.OffsetFetchRequest(group_id=group, topics=asked, require_stable=stable)
-        answer = self.client.broker(self.coordinator_of_group(group), offset_fetch.API, request, least=7)
+        self.client.begin_anew()
+        try:
+            answer = self.client.broker(self._find(group, key_type=0), offset_fetch.API, request, least=7)
+        except BrokerUnreachableError:
+            return ErrorCode.NETWORK_EXCEPTION, -1
         (partition,) = answer.topics[0].partitions
         return answer.error_code or partition.error_code, partition.committed_offset
 
@@ -227,21 +244,30 @@ class RawProducer:
         return self._until(lambda: (self._coordinator(end_txn.API, request).error_code, None))[0]
 
     def _coordinator(self, api: Api, request: Any) -> Any:
-        return self.client.broker(self.coordinator, api, request)
+        return self.client.broker(self._find_own(), api, request)
 
     def _until(self, ask: Callable[[], tuple[int, _T]]) -> tuple[int, _T]:
         self.client.begin_anew()
         self.codes = []
         while True:
             try:
+                if self.codes:
+                    self.client.refresh()
                 answer = ask()
             except BrokerUnreachableError:
-                if not self._patient or self.client.left_ms < 1000:
+                if self._is_over():
                     raise
                 self.codes.append(ErrorCode.NETWORK_EXCEPTION)
+                self.lost += 1
+            except BrokerAnswerError as e:  # nobody leads the partition
+                if self._is_over() or e.code not in COMES_LATER:
+                    raise
+                self.codes.append(e.code)
             else:
                 self.codes.append(answer[0])
-                if not self._patient or answer[0] not in COMES_LATER or self.client.left_ms < 1000:
+                if self._is_over() or answer[0] not in COMES_LATER:
                     return answer
             time.sleep(0.1)
-            self.client.refresh()
+
+    def _is_over(self) -> bool:
+        return not self._patient or self.client.left_ms < 1000

@@ -47,7 +47,7 @@ def test_a_stopped_producer_that_goes_on_is_told_and_changes_nothing(
         return line in cluster.files.output(1).read_text()
 
     with producer("zombie") as zombie, producer("next") as successor:
-        done(zombie, "init", id_, 900_000 if how == "replaced" else 1000)
+        done(zombie, "init", id_, 900_000 if how == "replaced" else 15_000)  # it has to send in time
         done(zombie, "begin")
         done(zombie, "send", topic, 0, 0, "zombie")
         with zombie.stopped():

@@ -16,14 +16,13 @@ import pytest
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.core.model import values as model
 from kafkatool.core.model.topic_names import OFFSETS_TOPIC, TRANSACTION_TOPIC
-from kafkatool.core.operations.requests.transactions import leader_of
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.integration.load import await_in_sync
 from tests.integration.test_transactions import ISOLATIONS, values_of
 from tests.integration.transaction_ends import end_of
 from tests.raw_transactions import COMES_LATER, RawProducer
-from tests.steady import STEADY, crash
+from tests.steady import LASTING, crash
 from tests.waiting import awaited, eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.slowest, pytest.mark.timeout(1800)]
@@ -38,6 +37,8 @@ STEPS: Final[Mapping[str, tuple[str, ...]]] = {
 ENDS: Final = ("EndTxn", "WriteTxnMarkers")  # differ by how the transaction ends
 PARTITIONS: Final = 3
 LIMIT_S: Final = 120.0
+NOT_YET: Final = COMES_LATER | {ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.NETWORK_EXCEPTION}
+OPTIONS: Final = {**LASTING, "auto.leader.rebalance.enable": "false"}  # who is to die at a request is still asked it
 
 
 class Transactions:
@@ -82,11 +83,10 @@ class Transactions:
         """Return a producer and the broker of that role; unless it is that, its coordinator is another one."""
         for number in range(100):
             by = stack.enter_context(RawProducer(self.cluster.bootstrap, f"{group}-{number}"))
-            by.client.refresh()
             coordinator = by.coordinator
             if role == COORDINATOR:
                 return by, coordinator
-            victim = leader_of(by.client, place) if role == DATA else by.coordinator_of_group(group)
+            victim = by.leader_of(place) if role == DATA else by.coordinator_of_group(group)
             if coordinator != victim:
                 return by, victim
         raise AssertionError("one broker leads all")
@@ -108,7 +108,7 @@ class Transactions:
 
         def offset() -> tuple[int, int] | None:
             answer = by.fetch_offset(group, model.TopicPartition("in", 0))
-            return None if answer[0] in COMES_LATER or answer[0] == ErrorCode.UNSTABLE_OFFSET_COMMIT else answer
+            return None if answer[0] in NOT_YET else answer
 
         assert by.end(committed=committed) == NONE, name
         assert by.end(committed=not committed) == ErrorCode.INVALID_TXN_STATE, name
@@ -118,7 +118,7 @@ class Transactions:
 @pytest.fixture
 def transactions(tmp_path: Path) -> Iterator[Transactions]:
     with (
-        EmbeddedCluster(3, directory=tmp_path / "cluster", options=STEADY) as cluster,
+        EmbeddedCluster(3, directory=tmp_path / "cluster", options=OPTIONS) as cluster,
         ZooKeeper(cluster.zookeeper, session_timeout_ms=60_000) as zk,
     ):
         yield Transactions(cluster, zk)
