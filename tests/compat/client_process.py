@@ -34,7 +34,9 @@ class ClientProcess:
         self.contradictions: list[str] = []
         self._outcomes: queue.Queue[str] = queue.Queue()
         self._log = log
-        with log.open("wb") as sink:
+        self._asked = False
+        log.unlink(missing_ok=True)
+        with log.open("ab") as sink:  # stacks are put between
             self._process = subprocess.Popen(
                 [*program.command, *arguments],
                 cwd=ROOT,
@@ -62,7 +64,7 @@ class ClientProcess:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for text in self._process.stdout:
-            if not text.startswith(b"{"):  # Java's stacks, asked for by SIGQUIT
+            if self._asked and not text.startswith(b"{"):  # Java's stacks
                 with self._log.open("ab") as sink:
                     sink.write(text)
                 continue
@@ -138,6 +140,7 @@ class ClientProcess:
         """Send it and its children a signal; tell if it has not ended."""
         if self._process.poll() is not None:
             return False
+        self._asked |= number == signal.SIGQUIT
         os.killpg(self._process.pid, number)
         return True
 

@@ -46,13 +46,17 @@ class Copier:
         """Have a process in place of one that has ended."""
         with self._lock:
             assert self._latest is not None
-            if self._stopped or time.monotonic() < self._since + _BETWEEN_STARTS_S:
-                return
-            try:
-                self._latest.check_alive()
-            except AssertionError as e:
-                print(f"{self.name}: {e}", flush=True)
-                self._start()
+            if not self._stopped and time.monotonic() >= self._since + _BETWEEN_STARTS_S:
+                self._revive()
+
+    def _revive(self) -> ClientProcess:
+        assert self._latest is not None
+        try:
+            self._latest.check_alive()
+        except AssertionError as e:
+            print(f"{self.name}: {e}", flush=True)
+            self._start()
+        return self._latest
 
     def kill(self) -> None:
         """kill -9, most likely in the middle of a transaction."""
@@ -101,11 +105,10 @@ class Copier:
                 self._zombies.pop().kill()
 
     def end(self) -> None:
-        """End it as its stdin does."""
+        """End it as its stdin does; where it has ended by itself meanwhile, a new one."""
         self.bury()
         with self._lock:
-            assert self._latest is not None
-            self._latest.end()
+            self._revive().end()
 
     def close(self) -> None:
         """End everything, whatever state it is in."""
