@@ -10,7 +10,10 @@ import pytest
 from kafkatool.broker.handlers.dispatch import Dispatcher
 from kafkatool.broker.network.request_channel import Request
 from kafkatool.broker.server import Broker
-from kafkatool.core.protocol.messages import find_coordinator, metadata
+from kafkatool.core.client.connection import Connection
+from kafkatool.core.protocol.messages import describe_transactions, find_coordinator, metadata
+from kafkatool.core.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkatool.core.protocol.messages.metadata import MetadataRequest
 from tests.broker.network.raw_client import wait_until
@@ -37,6 +40,13 @@ SENT: Final = {
 }
 """Client -> request -> the one version it sends of what is announced."""
 GROUP: Final = "a-group"
+ID: Final = "id"
+ENDS: Final = ("commit", "abort")
+NOT_YET: Final = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
 TRANSACTIONS: Final = 5
 ABORTED, WITH_OFFSETS = 1, 2
 """Which of them, counted from 0."""
@@ -94,13 +104,20 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
 
 def script(client: str, topic: str) -> Iterator[tuple[object, ...]]:
     """Yield the steps of five transactions over two partitions: the second aborted, offsets in the third."""
-    yield ("init", "id", 60_000)
+    yield ("init", ID, 60_000)
     for number in range(TRANSACTIONS):
         yield ("begin",)
         yield from (("send", topic, partition, number, client) for partition in (0, 1))
         if has_offsets(client, number):
             yield ("offsets", GROUP, topic, 0, 1)
         yield ("abort" if number == ABORTED else "commit",)
+
+
+def state_of(asking: Connection) -> str | None:
+    """Return the state of the transactional id, "" where there is none; None: its coordinator does not know yet."""
+    request = DescribeTransactionsRequest(transactional_ids=[ID])
+    (told,) = asking.send(describe_transactions.API, 0, request).transactions
+    return None if told.error_code in NOT_YET else told.state
 
 
 def in_turn(asked: list[Asked]) -> list[str]:
@@ -125,13 +142,17 @@ def test_each_client_sends_what_it_knows_of_what_is_announced_in_the_order_recor
         wait_until(lambda: asking.send(metadata.API, 1, MetadataRequest(topics=[])).controller_id == 1)
         for topic in (source, sink):
             assert create(asking, topic, 3, 1) == 0
-        a_group = FindCoordinatorRequest(key=GROUP)  # makes the topic of offsets, which kafkajs does not wait for
-        wait_until(lambda: asking.send(find_coordinator.API, 2, a_group).error_code == 0)
+        # Makes the topics of both, and waits for what kafkajs asks again.
+        for wanted_one in (FindCoordinatorRequest(key=GROUP), FindCoordinatorRequest(key=ID, key_type=1)):
+            wait_until(lambda one=wanted_one: asking.send(find_coordinator.API, 2, one).error_code == 0)  # type: ignore[misc]
+        wait_until(lambda: state_of(asking) is not None)
         asked.clear()
         address = f"127.0.0.1:{broker.port}"
         with ClientProcess(program, tmp_path / "transactions.log", "transactions", address) as producing:
             for words in script(client, source):
                 assert not (why := producing.step("p", *words)), (words, why)
+                if words[0] in ENDS:
+                    eventually(lambda: (state_of(asking) or "").startswith("Complete"), "all its markers")
             producing.end()
         assert in_turn(asked) == wanted(client)
         with ClientProcess(program, tmp_path / "copy.log", "copy", address, source, sink, client) as copying:
