@@ -28,7 +28,7 @@ from kafkatool.core.zookeeper.znodes import BrokerZnode, ConfigChangeZnode, Conf
 from tests.broker.network.raw_client import wait_until
 from tests.broker.test_dynamic_defaults import change
 from tests.broker.test_server import client_of, config, create, describe
-from tests.integration.test_transactions import values_of
+from tests.integration.isolation import values_of
 from tests.raw_transactions import RawProducer
 
 NONE = ErrorCode.NONE

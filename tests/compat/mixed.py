@@ -16,6 +16,7 @@ from typing import Final, Self
 
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError, NoNodeError
+from kafkatool.core.model.topic_names import TRANSACTION_TOPIC
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.protocol.messages.api_versions import API as API_VERSIONS
@@ -74,12 +75,15 @@ class OurBroker:
         (self.directory / "server.properties").write_text("".join(f"{k}={v}\n" for k, v in properties.items()))
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if self._process is not None:
-            self.kill()
+        self.kill()
 
     def start(self) -> None:
         """Returns when it listens and is registered."""
@@ -116,22 +120,23 @@ class OurBroker:
         return Connection("127.0.0.1", self.port, client_id="test", timeout_ms=CONNECT_MS, security=security)
 
     def stop(self) -> None:
-        """Controlled shutdown; returns when the process has ended."""
-        process, self._process = self._process, None
+        """Controlled shutdown; returns when the process has ended. One that does not end is ours still, to be killed."""
+        process = self._process
         assert process is not None
         process.terminate()
         code = process.wait(WAIT_S)
+        self._process = None
         assert code == 0, f"ended with {code}: {self._said()}"
 
     def _said(self) -> str:
         return (self.directory / "broker.out").read_text()[-4000:]
 
     def kill(self) -> None:
-        """kill -9; its session is still there."""
-        process, self._process = self._process, None
-        assert process is not None
-        process.kill()
-        process.wait(WAIT_S)
+        """kill -9, if it runs; its session is still there."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(WAIT_S)
+            self._process = None
 
 
 class RealBrokers(RealKafka):
@@ -174,6 +179,12 @@ class Mixed:
     ) -> None:
         create_topic(self.zk, topic, dict(assignment), {"min.insync.replicas": str(min_in_sync), **configs})
         await_in_sync(self.zk, [topic], WAIT_S)
+
+    def create_transaction_topic(self, *theirs: int) -> None:
+        """Create ``__transaction_state`` with one partition; ours is its preferred leader, then these."""
+        configs = {"cleanup.policy": "compact", "compression.type": "uncompressed", "min.insync.replicas": "2"}
+        create_topic(self.zk, TRANSACTION_TOPIC, {0: (OURS, *theirs)}, configs)
+        await_in_sync(self.zk, [TRANSACTION_TOPIC, OFFSETS], WAIT_S)
 
     def leaders(self, topic: str) -> list[int | None]:
         states = read_cluster(self.zk, [topic]).states
@@ -240,6 +251,29 @@ class Mixed:
         """Returns when those topics are in sync again."""
         self.ours.start() if broker == OURS else self.real.start_broker(broker)
         await_in_sync(self.zk, topics, WAIT_S)
+
+    def ours_on_theirs(self, broker: int) -> OurBroker:
+        """Return ours, not started, on a real broker's directory, port and number; that one is not to run meanwhile."""
+        options = {**self.ours.options, "log.dirs": self.real.data_directory(broker)}
+        port = self.real.ports[broker]
+        return OurBroker(self.directory / f"ours-{broker}", self.zookeeper, options, broker, port=port)
+
+    @contextmanager
+    def theirs_on_ours(self) -> Iterator[None]:
+        """Let the real brokers have one on the directory, port and number of ours, which is not to run meanwhile.
+
+        It is started and ended in the block; what still runs after it is killed.
+        """
+        directory = self.real.data_directory(OURS)
+        directory.symlink_to(self.ours.data)
+        self.real.ports[OURS] = self.ours.port
+        try:
+            yield
+        finally:
+            if self.real.is_running(OURS):
+                self.real.kill_broker(OURS)
+            directory.unlink()
+            del self.real.ports[OURS]
 
     def kt(self, *arguments: str) -> None:
         self.run_kt(*arguments, "--zookeeper", self.zookeeper)

@@ -5,7 +5,7 @@ the coordinator decides and cannot store; of a topic, so that it stores Prepare 
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -18,14 +18,12 @@ from kafkatool.core.client.connection import Connection
 from kafkatool.core.model.topic_names import TRANSACTION_TOPIC
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.topics.configs import change_configs
-from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.protocol.messages import write_txn_markers as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import BatchHeader, iter_batches, iter_records
 from tests.compat.mixed import OURS, WAIT_S, Mixed
 from tests.compat.told import await_told
-from tests.integration.load import await_in_sync
-from tests.integration.test_transactions import values_of
+from tests.integration.isolation import values_of
 from tests.raw_transactions import RawProducer
 from tests.waiting import eventually
 
@@ -51,33 +49,30 @@ class Written(NamedTuple):
     coordinator_epoch: int
 
 
-def create_transaction_topic(mixed: Mixed) -> None:
-    """Create ``__transaction_state`` with one partition; ours is its preferred leader, then ``THEIRS``."""
-    configs = {"cleanup.policy": "compact", "compression.type": "uncompressed", "min.insync.replicas": "2"}
-    create_topic(mixed.zk, TRANSACTION_TOPIC, {0: (OURS, THEIRS, BESIDE)}, configs)
-    await_in_sync(mixed.zk, [TRANSACTION_TOPIC], WAIT_S)
+def coordinate(mixed: Mixed, broker: int, *topics: str, coordinated: Collection[str] = (TRANSACTION_TOPIC,)) -> None:
+    """Have that broker, ours or ``THEIRS``, lead the ``coordinated`` topics, one partition each, so that it coordinates.
 
-
-def coordinate(mixed: Mixed, broker: int, *topics: str) -> None:
-    """Have that broker coordinate all transactions; of each of ``topics`` partition 0 is led by theirs, 1 by ours."""
+    Of each of ``topics`` partition 0 is led by theirs, 1 by ours.
+    """
     if broker == OURS:
-        mixed.kt("elect", "--topic", TRANSACTION_TOPIC)
-    elif mixed.leaders(TRANSACTION_TOPIC) == [OURS]:
+        for one in coordinated:
+            mixed.kt("elect", "--topic", one)
+    elif any(mixed.leaders(one) == [OURS] for one in coordinated):
         mixed.stop(OURS)
-        mixed.start(OURS, [TRANSACTION_TOPIC, *topics])
+        mixed.start(OURS, [*coordinated, *topics])
     places = [{"topic": place.topic, "partition": place.partition} for topic in topics for place in both_of(topic)]
     election = mixed.directory / "election.json"
     election.write_text(json.dumps({"partitions": places}))
     mixed.kt("elect", "--path-to-json-file", str(election))
     eventually(
         lambda: (
-            (mixed.leaders(TRANSACTION_TOPIC) == [OURS]) == (broker == OURS)
+            all(mixed.leaders(one) == [broker] for one in coordinated)
             and all(mixed.leaders(topic) == [THEIRS, OURS] for topic in topics)
         ),
         "the leaders wanted",
         WAIT_S,
     )
-    await_told(mixed.zk, mixed.bootstrap, [TRANSACTION_TOPIC, *topics])
+    await_told(mixed.zk, mixed.bootstrap, [*coordinated, *topics])
 
 
 # --- what is on disk -----------------------------------------------------------------------------------------------
@@ -209,6 +204,10 @@ class Cast:
         made = self.without_identity(by.transactional_id.removeprefix(f"{self._title}-"), patient=False)
         made.producer_id, made.epoch = by.producer_id, by.epoch if epoch is None else epoch
         return made
+
+    def check_none_lost(self) -> None:
+        """Assert that every request so far had its answer: no broker was hurt."""
+        assert {by.transactional_id: by.lost for by in self._made if by.lost} == {}
 
     def later(self, ask: Callable[[], int]) -> Future[int]:
         """Ask in a thread: an answer may be long in coming."""

@@ -125,9 +125,10 @@ class RealKafka:
 
     def stop_broker(self, broker: int) -> None:
         """Controlled shutdown; returns when the process has ended."""
-        process = self._processes.pop(f"broker-{broker}")
+        process = self._processes[f"broker-{broker}"]
         process.terminate()
         process.wait(STOP_TIMEOUT_S)
+        del self._processes[f"broker-{broker}"]
 
     def kill_broker(self, broker: int) -> None:
         """kill -9; its session is still there."""
@@ -140,6 +141,10 @@ class RealKafka:
         self._spawn_broker(broker)
         self._wait_port(f"broker-{broker}", self.ports[broker])
         self._wait_known({b for b in self.ports if f"broker-{b}" in self._processes})
+
+    def is_running(self, broker: int) -> bool:
+        """Tell whether it was started, and neither stopped nor killed since."""
+        return f"broker-{broker}" in self._processes
 
     def pid(self, broker: int) -> int:
         """Return the process that a running broker is."""

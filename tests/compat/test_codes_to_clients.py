@@ -14,7 +14,7 @@ from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.broker.embedded.faults import Conditions, Fault, Faults
 from tests.compat.client_process import ClientProcess
 from tests.compat.client_programs import PREPARE, MissingError, Program
-from tests.integration.test_transactions import values_of
+from tests.integration.isolation import values_of
 from tests.steady import LASTING
 from tests.waiting import eventually
 

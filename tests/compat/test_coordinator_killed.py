@@ -1,14 +1,12 @@
 """kill -9 of the broker that coordinates the groups of all client libraries while they read, commit and rebalance."""
 
-import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.core.operations.topics.creation import create_topic
@@ -16,6 +14,7 @@ from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat.client_process import ClientProcess
 from tests.compat.client_programs import PREPARE, MissingError, Program
 from tests.compat.told import await_told
+from tests.compat.trickle import PARTITIONS, Trickle
 from tests.integration.load import await_in_sync
 from tests.integration.test_going_on import coordinator_of
 from tests.steady import LASTING, crash
@@ -24,7 +23,6 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 CLIENTS: Final = ("confluent-kafka", "aiokafka", "kafka-python", "java-2.8", "franz-go", "kafkajs")
-PARTITIONS: Final = 3
 WAIT_S: Final = 150
 OPTIONS: Final = {
     **LASTING,
@@ -33,39 +31,6 @@ OPTIONS: Final = {
     "auto.leader.rebalance.enable": "false",
     "offsets.topic.num.partitions": "1",  # so that all groups have the same coordinator
 }
-
-
-class Trickle:
-    """Twenty records a second into each topic, with acks=all; notes the keys acknowledged."""
-
-    def __init__(self, bootstrap: str, topics: list[str]) -> None:
-        self.acknowledged: defaultdict[str, set[str]] = defaultdict(set)
-        self.errors: list[str] = []
-        self._topics = topics
-        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0})
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        number = 0
-        while not self._stop.wait(0.05):
-            for topic in self._topics:
-                self._producer.produce(topic, b"value", str(number), number % PARTITIONS, on_delivery=self._note)
-            number += 1
-            self._producer.poll(0)
-
-    def _note(self, error: KafkaError | None, message: Message) -> None:
-        key, topic = message.key(), message.topic()
-        if error is not None or key is None or topic is None:
-            self.errors.append(str(error))
-        else:
-            self.acknowledged[topic].add(key if isinstance(key, str) else key.decode())
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join()
-        assert self._producer.flush(WAIT_S) == 0
 
 
 class Pair:

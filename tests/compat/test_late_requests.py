@@ -18,7 +18,7 @@ from tests.compat import real_kafka
 from tests.compat.group_member import RawMember
 from tests.compat.real_kafka import RealKafka
 from tests.compat.test_transaction_tools import ONE_BROKER, make_topic
-from tests.integration.test_transactions import values_of
+from tests.integration.isolation import values_of
 from tests.raw_transactions import Brokers, RawProducer
 from tests.steady import LASTING
 from tests.waiting import eventually
@@ -70,7 +70,9 @@ def commit_late(cluster: Brokers) -> tuple[int, int]:
         assert held_up.end(committed=True) == NONE  # taken for the second's own, by both
         after = ["first", "second, to be aborted"]
         eventually(lambda: values_of(cluster, "t", "read_committed") == after, "the second one's first half", LIMIT_S)
-        return producer.send(PLACE, "too late"), producer.end(committed=False)
+        told = producer.send(PLACE, "too late"), producer.end(committed=False)
+        assert producer.lost == held_up.lost == 0, "nobody was hurt"
+        return told
 
 
 @pytest.mark.spec("TXN-84", "TXN-89", "TXN-90", "TXN-105", "TXN-106", "TXN-72")
@@ -103,6 +105,7 @@ def offsets_committed_late(cluster: Brokers) -> tuple[int, int]:
             told = [producer.commit_offsets("producers", "t", {0: ""}, each) for each in offsets]
             assert told == [{0: NONE}] * len(offsets)
             assert producer.end(committed=True) == NONE
+        assert producer.lost == 0, "nobody was hurt"
     produced = RawMember(port, "producers", "t")
     eventually(lambda: produced.committed()[0] != -1, "the transaction's offset", LIMIT_S)
     member = RawMember(port, "members", "t")

@@ -7,12 +7,12 @@ import pytest
 
 from kafkatool.core.model.topic_names import TRANSACTION_TOPIC
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.compat import real_kafka
 from tests.compat.mixed import OFFSETS, OURS, WAIT_S, Mixed, mixed_cluster
-from tests.integration.load import await_in_sync
+from tests.compat.mixed_coordination import BESIDE, THEIRS, coordinate
 from tests.raw_transactions import RawProducer
+from tests.steady import LASTING
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.slowest, pytest.mark.timeout(900)]
@@ -25,39 +25,20 @@ COORDINATED = (TRANSACTION_TOPIC, OFFSETS)
 def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
     version, protocol = request.param
     real_kafka.require(version)
-    with mixed_cluster(version, protocol, tmp_path_factory.mktemp("transactions")) as cluster:
-        configs = {"cleanup.policy": "compact", "compression.type": "uncompressed", "min.insync.replicas": "2"}
-        create_topic(cluster.zk, TRANSACTION_TOPIC, {0: (OURS, 1, 2)}, configs)
-        await_in_sync(cluster.zk, COORDINATED, WAIT_S)
+    with mixed_cluster(version, protocol, tmp_path_factory.mktemp("transactions"), LASTING) as cluster:
+        cluster.create_transaction_topic(THEIRS, BESIDE)
         yield cluster
 
 
-def coordinate(mixed: Mixed, broker: int, topic: str) -> None:
-    """Have that broker coordinate all transactions and groups; ``topic`` is led by its preferred brokers."""
-    if broker == OURS:
-        for coordinated in COORDINATED:
-            mixed.kt("elect", "--topic", coordinated)
-    elif any(mixed.leaders(coordinated) == [OURS] for coordinated in COORDINATED):
-        mixed.stop(OURS)
-        mixed.start(OURS, [*COORDINATED, topic])
-    mixed.kt("elect", "--topic", topic)
-
-    def led_as_wanted() -> bool:
-        ours = [mixed.leaders(coordinated) == [OURS] for coordinated in COORDINATED]
-        return ours == [broker == OURS] * len(COORDINATED) and mixed.leaders(topic) == [1, OURS]
-
-    eventually(led_as_wanted, "the leaders wanted", WAIT_S)
-
-
 @pytest.mark.spec("TXN-88", "TXN-87", "TXN-86", "TXN-98", "TXN-99", "GRP-63")
-@pytest.mark.parametrize(("before", "after"), [(OURS, 1), (1, OURS)], ids=["ours-theirs", "theirs-ours"])
+@pytest.mark.parametrize(("before", "after"), [(OURS, THEIRS), (THEIRS, OURS)], ids=["ours-theirs", "theirs-ours"])
 def test_the_next_coordinator_of_groups_loads_the_commits_that_wait_for_their_marker(
     mixed: Mixed, before: int, after: int
 ) -> None:
     topic = f"read-{before}"
     place = TopicPartition(topic, 0)
-    mixed.create(topic, {0: (1, 2, OURS), 1: (OURS, 1, 2)})
-    coordinate(mixed, before, topic)
+    mixed.create(topic, {0: (THEIRS, BESIDE, OURS), 1: (OURS, THEIRS, BESIDE)})
+    coordinate(mixed, before, topic, coordinated=COORDINATED)
 
     with ExitStack() as producers:
         names = [f"{name}-{before}" for name in ("commits", "aborts", "is-replaced")]
@@ -83,8 +64,9 @@ def test_the_next_coordinator_of_groups_loads_the_commits_that_wait_for_their_ma
             assert by.end(committed=True) == NONE
             tell(by, (NONE, 1), (NONE, 1))
             commit(by, 5)
+            assert by.lost == 0, "no broker was hurt"
 
-        coordinate(mixed, after, topic)
+        coordinate(mixed, after, topic, coordinated=COORDINATED)
 
         for by in every:
             tell(by, (UNSTABLE, -1), (NONE, 1))

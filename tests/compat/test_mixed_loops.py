@@ -5,22 +5,19 @@ meanwhile leaders and the coordinators of groups and of transactions go from our
 of each kind goes on with the other kind's directory. Each record that came must have gone out once, in its order.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from kafkatool.core.model.topic_names import TRANSACTION_TOPIC
-from kafkatool.core.operations.topics.creation import create_topic
 from tests.compat import real_kafka
-from tests.compat.client_programs import MissingError
-from tests.compat.mixed import OFFSETS, OURS, Mixed, OurBroker, mixed_cluster
-from tests.compat.test_coordinator_killed import Trickle
-from tests.compat.told import await_told
+from tests.compat.mixed import OFFSETS, OURS, Mixed, mixed_cluster
+from tests.compat.trickle import Trickle
 from tests.integration.load import await_in_sync
-from tests.loops.loop import BY_GROUP, BY_PARTITION, PROGRAMS, Loop
+from tests.loops.loop import BY_GROUP, BY_PARTITION, Loop, loops_of, topics_of
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.slowest, pytest.mark.timeout(3600)]
@@ -35,24 +32,14 @@ WAIT_S: Final = 300
 SWEEP_MS: Final = "1000"
 
 
-@contextmanager
-def loops(mixed: Mixed) -> Iterator[list[Loop]]:
+def loops(mixed: Mixed) -> AbstractContextManager[list[Loop]]:
     """Give the loops of the clients that can run here; those of Python always can."""
-    with ExitStack() as closing:
-        found = []
-        for client in CLIENTS:
-            try:
-                found.append(Loop(client, PROGRAMS[client](), mixed.bootstrap, mixed.directory))
-            except MissingError as e:
-                print(f"without {client}: {e}")
-            else:
-                closing.callback(found[-1].close)
-        assert len(found) >= 3
-        for loop in found:
-            mixed.create(loop.source, EACH_WAY)
-            mixed.create(loop.sink, EACH_WAY)
-        await_told(mixed.zk, mixed.bootstrap, [topic for loop in found for topic in (loop.source, loop.sink)])
-        yield found
+
+    def create(topics: Sequence[str]) -> None:
+        for topic in topics:
+            mixed.create(topic, EACH_WAY)
+
+    return loops_of(CLIENTS, mixed.bootstrap, mixed.zk, mixed.directory, create)
 
 
 def lead_all(mixed: Mixed, topics: list[str]) -> None:
@@ -73,11 +60,10 @@ def test_each_record_is_copied_once_whoever_leads_and_whoever_has_whose_director
     real_kafka.require(VERSION)
     options = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": SWEEP_MS}
     with mixed_cluster(VERSION, PROTOCOL, tmp_path, options) as mixed:
-        configs = {"cleanup.policy": "compact", "compression.type": "uncompressed", "min.insync.replicas": "2"}
-        create_topic(mixed.zk, TRANSACTION_TOPIC, {0: (OURS, THEIRS, 1)}, configs)
-        await_in_sync(mixed.zk, INTERNAL, WAIT_S)
+        mixed.create_transaction_topic(THEIRS, 1)
         with loops(mixed) as copying:
-            topics = [topic for loop in copying for topic in (loop.source, loop.sink)]
+            assert len(copying) >= 3
+            topics = topics_of(copying)
             trickle = Trickle(mixed.bootstrap, [loop.source for loop in copying])
 
             def go_on(kill: int | None = None) -> None:
@@ -115,11 +101,9 @@ def _by_controlled_stops(mixed: Mixed, topics: list[str], go_on: Callable[..., N
 
 def _ours_on_theirs(mixed: Mixed, topics: list[str], go_on: Callable[..., None]) -> None:
     """Broker 2, which is Kafka's, is ours for a while, on the directory that Kafka's has left; each dies by kill -9."""
-    options = {**mixed.ours.options, "log.dirs": mixed.real.data_directory(THEIRS)}
-    port = mixed.real.ports[THEIRS]
     mixed.kill(THEIRS)
     go_on()
-    with OurBroker(mixed.directory / "second", mixed.zookeeper, options, THEIRS, port=port) as second:
+    with mixed.ours_on_theirs(THEIRS) as second:
         lead_all(mixed, topics)
         go_on()
         mixed.stop(OURS)  # so that it coordinates the transactions, by what Kafka had written there and what came since
@@ -138,13 +122,11 @@ def _theirs_on_ours(mixed: Mixed, topics: list[str], go_on: Callable[..., None])
     lead_all(mixed, topics)
     mixed.kill(OURS)
     go_on()
-    mixed.real.ports[OURS] = mixed.ours.port
-    mixed.real.data_directory(OURS).symlink_to(mixed.ours.data)
-    mixed.real.start_broker(OURS)
-    lead_all(mixed, topics)  # Kafka's coordinates, by what ours had written there and what came since
-    go_on()
-    mixed.real.kill_broker(OURS)
-    del mixed.real.ports[OURS]
+    with mixed.theirs_on_ours():
+        mixed.real.start_broker(OURS)
+        lead_all(mixed, topics)  # Kafka's coordinates, by what ours had written there and what came since
+        go_on()
+        mixed.real.kill_broker(OURS)
     mixed.await_gone(OURS)
     go_on(kill=0)
     mixed.start(OURS, [*INTERNAL, *topics])

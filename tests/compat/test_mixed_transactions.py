@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import pytest
 
 from kafkatool.broker.transactions.states import TransactionState
-from kafkatool.core.errors import UnsupportedApiError
+from kafkatool.core.errors import BrokerUnreachableError, UnsupportedApiError
 from kafkatool.core.model.topic_names import TRANSACTION_TOPIC
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.requests.transactions import Producer, producers_of
@@ -13,7 +13,7 @@ from kafkatool.core.operations.topics.configs import change_configs
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from tests.compat import real_kafka
-from tests.compat.mixed import OURS, WAIT_S, Mixed, OurBroker, mixed_cluster
+from tests.compat.mixed import OURS, WAIT_S, Mixed, mixed_cluster
 from tests.compat.mixed_coordination import (
     BESIDE,
     OWN,
@@ -24,7 +24,6 @@ from tests.compat.mixed_coordination import (
     begin,
     both_of,
     coordinate,
-    create_transaction_topic,
     hold_markers,
     hold_records,
     let_go,
@@ -35,11 +34,11 @@ from tests.compat.mixed_coordination import (
     write,
     write_marker,
 )
+from tests.integration.isolation import values_of
 from tests.integration.load import await_in_sync
-from tests.integration.test_transactions import values_of
 from tests.raw_transactions import RawProducer
 from tests.steady import LASTING
-from tests.waiting import eventually
+from tests.waiting import awaited, eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.slowest, pytest.mark.timeout(900)]
 
@@ -54,7 +53,7 @@ def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     version, protocol = request.param
     real_kafka.require(version)
     with mixed_cluster(version, protocol, tmp_path_factory.mktemp("transactions"), LASTING) as cluster:
-        create_transaction_topic(cluster)
+        cluster.create_transaction_topic(THEIRS, BESIDE)
         yield cluster
 
 
@@ -67,58 +66,34 @@ BOTH_WAYS = pytest.mark.parametrize(
 @BOTH_WAYS
 def test_the_next_coordinator_goes_on_with_what_the_last_one_stored(mixed: Mixed, before: int, after: int) -> None:
     topic = f"moved-{before}"
-    theirs, ours = TopicPartition(topic, 0), TopicPartition(topic, 1)
-    mixed.create(topic, {0: (1, 2, OURS), 1: (OURS, 1, 2)})
+    both = both_of(topic)
+    mixed.create(topic, {0: (THEIRS, BESIDE, OURS), 1: (OURS, THEIRS, BESIDE)})
     coordinate(mixed, before, topic)
-    wanted: list[str] = []
-    producers: list[RawProducer] = []
-
-    def producer(name: str) -> RawProducer:
-        made = RawProducer(mixed.bootstrap, f"{name}-{before}")
-        producers.append(made)
-        assert made.init() == NONE
-        return made
-
-    def write(by: RawProducer, text: str) -> None:
-        for place in (theirs, ours):
-            assert by.send(place, f"{text}-{place.partition}") == NONE
-
-    def begin(by: RawProducer, text: str) -> None:
-        assert by.add(theirs, ours) == NONE
-        write(by, text)
-
-    try:
+    with Cast(mixed, topic) as cast:
         empty, committing, aborting, committed, aborted, replaced = map(
-            producer, ("empty", "committing", "aborting", "committed", "aborted", "replaced")
+            cast.producer, ("empty", "committing", "aborting", "committed", "aborted", "replaced")
         )
         for by in (committing, aborting, committed, aborted, replaced):
-            begin(by, f"first of {by.transactional_id}")
+            begin(by, *both)
         assert (committed.end(committed=True), aborted.end(committed=False)) == (NONE, NONE)
+        cast.check_none_lost()
 
         coordinate(mixed, after, topic)
 
         assert (committed.end(committed=True), aborted.end(committed=False)) == (NONE, NONE)  # repeats
         assert committed.end(committed=False) == aborted.end(committed=True) == ErrorCode.INVALID_TXN_STATE
-        begin(empty, "after the move")
+        begin(empty, *both)
         for by in (committing, aborting):
-            write(by, f"second of {by.transactional_id}")
+            write(by, "second", *both)
         assert [empty.end(committed=True), committing.end(committed=True)] == [NONE, NONE]
         assert aborting.end(committed=False) == NONE
         old_epoch = replaced.epoch
         assert replaced.init() == NONE and replaced.epoch > old_epoch
-        begin(replaced, "a new one of the id")
+        assert replaced.add(*both) == NONE
+        write(replaced, "renewed", *both)
         assert replaced.end(committed=True) == NONE
-        texts = [
-            f"first of {committed.transactional_id}",
-            f"first of {committing.transactional_id}",
-            f"second of {committing.transactional_id}",
-            "after the move",
-            "a new one of the id",
-        ]
-        wanted = sorted(f"{text}-{partition}" for text in texts for partition in (0, 1))
-    finally:
-        for by in producers:
-            by.client.close()
+    first = _texts("first", [committed, committing, empty], topic)
+    wanted = sorted(first + _texts("second", [committing], topic) + _texts("renewed", [replaced], topic))
     eventually(lambda: read(mixed, topic) == wanted, "what was committed, and nothing else, in both partitions", WAIT_S)
 
 
@@ -170,6 +145,7 @@ def test_the_next_coordinator_finishes_what_the_last_one_could_not_store_or_not_
         assert added.add(both_of(free)[0]) == NONE
         old_epochs = {by: by.epoch for by in (fenced, renewed, replaced)}
 
+        cast.check_none_lost()
         for topic in (held, late):
             hold_markers(mixed, topic)
         for by, committed in (prepared | marked).items():
@@ -179,7 +155,7 @@ def test_the_next_coordinator_finishes_what_the_last_one_could_not_store_or_not_
         wanted[fenced] = PREPARE_ABORT
         eventually(lambda: all(state_of(mixed, before, by) is state for by, state in wanted.items()), "Prepare", WAIT_S)
         assert stored(mixed, before)[fenced.transactional_id].epoch == old_epochs[fenced] + 1
-        left = cast.producer("left", timeout_ms=15_000)
+        left = cast.producer("left", timeout_ms=60_000)
         begin(left, *both_of(free))
         hold_records(mixed, probe)
         waiting |= {by: cast.later(by.init) for by in (given, renewed, replaced)}
@@ -203,7 +179,12 @@ def test_the_next_coordinator_finishes_what_the_last_one_could_not_store_or_not_
 
         assert stored(mixed, after) == log, "nothing can be stored yet, by the next one either"
         for by, committed in prepared.items():
-            assert cast.impatient(by).end(committed=committed) == ErrorCode.CONCURRENT_TRANSACTIONS
+            asking = cast.impatient(by)
+            eventually(
+                lambda a=asking, c=committed: a.end(committed=c) == ErrorCode.CONCURRENT_TRANSACTIONS,  # type: ignore[misc]
+                "the next one to have loaded it",
+                WAIT_S,
+            )
         for topic in (held, TRANSACTION_TOPIC):
             let_go(mixed, topic)
         assert {by: one.result() for by, one in waiting.items()} == dict.fromkeys(waiting, NONE)
@@ -218,6 +199,7 @@ def test_the_next_coordinator_finishes_what_the_last_one_could_not_store_or_not_
             assert by.end(committed=True) == NONE
         eventually(lambda: state_of(mixed, after, left) is TransactionState.COMPLETE_ABORT, "the timeout", WAIT_S)
         assert left.end(committed=True) in FENCED
+        _await_complete(mixed, after, [*prepared, *marked, added, committing, aborting, given, *old_epochs])
         _check_markers(mixed, prepared | marked, free, again=True)
         _check_markers(mixed, prepared, held, again=False)
         _check_markers(mixed, marked, late, again=True)
@@ -423,24 +405,16 @@ def test_each_kind_goes_on_from_the_snapshots_and_transaction_indexes_that_the_o
         stories = {place: Story(mixed, cast, broker, place) for place, broker in ((on_ours, OURS), (on_theirs, BESIDE))}
 
         mixed.stop(OURS)
-        mixed.real.ports[OURS] = mixed.ours.port
-        mixed.real.data_directory(OURS).symlink_to(mixed.ours.data)
-        mixed.real.start_broker(OURS)
-        try:
+        with mixed.theirs_on_ours():
+            mixed.real.start_broker(OURS)
             await_in_sync(mixed.zk, [on_ours.topic], WAIT_S)
             stories[on_ours].go_on()
-        finally:
             mixed.real.stop_broker(OURS)
-            mixed.real.data_directory(OURS).unlink()
-            del mixed.real.ports[OURS]
         mixed.await_gone(OURS)
         mixed.start(OURS, [TRANSACTION_TOPIC, on_ours.topic])
 
-        options = {**mixed.ours.options, "log.dirs": mixed.real.data_directory(BESIDE)}
         mixed.stop(BESIDE)
-        with OurBroker(
-            mixed.directory / "beside", mixed.zookeeper, options, BESIDE, port=mixed.real.ports[BESIDE]
-        ) as second:
+        with mixed.ours_on_theirs(BESIDE) as second:
             await_in_sync(mixed.zk, [on_theirs.topic], WAIT_S)
             stories[on_theirs].go_on()
             second.stop()
@@ -468,10 +442,17 @@ class Story:
         assert len(self._known) == 4 and self._read() == self._seen
 
     def _ask(self) -> list[Producer]:
-        self._open.client.begin_anew()
-        found, failed = producers_of(self._open.client, [self._place])
-        assert not failed
-        return found
+        """Ask the leader, once all brokers have been told who that is."""
+
+        def told() -> list[Producer] | None:
+            self._open.client.begin_anew()
+            try:
+                found, failed = producers_of(self._open.client, [self._place])
+            except BrokerUnreachableError:
+                return None
+            return None if failed else found
+
+        return awaited(told, f"the leader of {self._place} to tell of its producers", WAIT_S)
 
     def _read(self) -> list[str]:
         return values_of(self._mixed, self._place.topic, "read_committed")

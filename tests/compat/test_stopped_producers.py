@@ -8,7 +8,7 @@ import pytest
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from tests.compat.client_process import ClientProcess
 from tests.compat.client_programs import PREPARE, MissingError
-from tests.integration.test_transactions import values_of
+from tests.integration.isolation import values_of
 from tests.steady import LASTING
 from tests.waiting import eventually
 

@@ -172,6 +172,7 @@ def story(cluster: Brokers) -> None:
         eventually(lambda: last_stable_offset(cluster) == 1, "the one under way to be first", LIMIT_S)
         assert open_.end(committed=True) == ErrorCode.NONE
         eventually(lambda: last_stable_offset(cluster) == 5, "all to be ended", LIMIT_S)
+        assert open_.lost == late.lost == 0, "nobody was hurt"
 
 
 @pytest.mark.spec("TXN-92", "TXN-93", "TXN-94", "COM-4X")

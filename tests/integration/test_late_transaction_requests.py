@@ -18,9 +18,8 @@ from kafkatool.core.model.topic_names import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.zookeeper.session import ZooKeeper
+from tests.integration.isolation import ISOLATIONS, end_of, values_of
 from tests.integration.load import await_in_sync
-from tests.integration.test_transactions import ISOLATIONS, values_of
-from tests.integration.transaction_ends import end_of
 from tests.raw_transactions import RawProducer
 from tests.steady import LASTING, crash
 from tests.waiting import awaited, eventually

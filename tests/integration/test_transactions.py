@@ -13,12 +13,12 @@ from kafkatool.core.model import values as model
 from kafkatool.core.protocol.messages import end_txn, offset_fetch
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.zookeeper.session import ZooKeeper
+from tests.integration.isolation import ISOLATIONS, values_of
 from tests.raw_transactions import Brokers, RawProducer
 from tests.steady import STEADY, crash
 from tests.waiting import eventually
 
 LIMIT_S = 120.0
-ISOLATIONS = ("read_committed", "read_uncommitted")
 
 
 @pytest.fixture(params=[1, 3], ids=["one broker", "three brokers"])
@@ -38,38 +38,6 @@ def send(by: Producer, topic: str, *values: str, partition: int = 0) -> None:
     for value in values:
         by.produce(topic, value, partition=partition)
     by.flush(LIMIT_S)
-
-
-def values_of(cluster: Brokers, topic: str, isolation: str, partitions: int = 1) -> list[str]:
-    """Read to the end of each partition, as that isolation sees it."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap,
-            "group.id": "reader",
-            "isolation.level": isolation,
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-        }
-    )
-    consumer.assign([TopicPartition(topic, n, 0) for n in range(partitions)])
-    found: list[str] = []
-    ended = 0
-
-    def read() -> bool:
-        nonlocal ended
-        message = consumer.poll(1)
-        if message is None:
-            return False
-        if message.error() is None:
-            found.append(message.value().decode())
-        else:
-            assert message.error().name() == "_PARTITION_EOF", message.error()
-            ended += 1
-        return ended == partitions
-
-    eventually(read, "the end of the topic", seconds=LIMIT_S)
-    consumer.close()
-    return found
 
 
 @pytest.mark.spec("TXN-101", "TXN-40", "TXN-41", "TXN-72", "TXN-63", "TXN-65")
@@ -153,6 +121,7 @@ def offsets_of(by: RawProducer, topic: str, partitions: range) -> dict[int, tupl
     """Return the code and, of what is committed, the metadata, asking for what is stable alone."""
     asked = [offset_fetch.OffsetFetchRequestTopic(topic=topic, partitions=list(partitions))]
     request = offset_fetch.OffsetFetchRequest(group_id="g", topics=asked, require_stable=True)
+    by.client.begin_anew()
     answer = by.client.any(offset_fetch.API, request, least=7)
     return {
         p.partition: (p.error_code, p.metadata if p.committed_offset >= 0 else None)

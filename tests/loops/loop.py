@@ -3,13 +3,16 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
-from tests.compat.client_programs import PREPARE, Program, streams_copy
+from kafkatool.core.zookeeper.session import ZooKeeper
+from tests.compat.client_programs import PREPARE, MissingError, Program, streams_copy
+from tests.compat.told import await_told
 from tests.loops.copier import Copier
 from tests.waiting import eventually
 
@@ -176,6 +179,36 @@ class Loop:
         for copier in self.copiers:
             copier.close()
         self._reader.close()
+
+
+@contextmanager
+def loops_of(
+    clients: Sequence[str],
+    bootstrap: str,
+    zk: ZooKeeper,
+    directory: Path,
+    create: Callable[[Sequence[str]], None],
+    members: int = 1,
+) -> Iterator[list[Loop]]:
+    """Give the loops of those clients that can run here; ``create`` makes their topics."""
+    with ExitStack() as closing:
+        found = []
+        for client in clients:
+            try:
+                found.append(Loop(client, PROGRAMS[client](), bootstrap, directory, members))
+            except MissingError as e:
+                print(f"without {client}: {e}")
+            else:
+                closing.callback(found[-1].close)
+        topics = topics_of(found)
+        create(topics)
+        await_told(zk, bootstrap, topics)
+        yield found
+
+
+def topics_of(loops: Iterable[Loop]) -> list[str]:
+    """Return what they read and what they write."""
+    return [topic for loop in loops for topic in (loop.source, loop.sink)]
 
 
 def read_committed(bootstrap: str, topic: str) -> Keys:

@@ -8,10 +8,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from kafkatool.core.model.topic_names import TRANSACTION_TOPIC
-from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.zookeeper.session import ZooKeeper
-from tests.compat.mixed import OFFSETS, OURS, Mixed, OurBroker, mixed_cluster
+from tests.compat.mixed import OURS, Mixed, mixed_cluster
 from tests.faults.schedule import Step, steps_of
 from tests.faults.world import BROKERS
 from tests.histories.frames.doors import Doors
@@ -31,15 +29,14 @@ class MixedStage:
 
     def __init__(self, version: str, directory: Path) -> None:
         self.version = version
-        self._ends = ExitStack()
         options = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
-        self._mixed: Mixed = self._ends.enter_context(mixed_cluster(version, _PROTOCOL, directory, options))
+        with ExitStack() as ends:
+            self._mixed: Mixed = ends.enter_context(mixed_cluster(version, _PROTOCOL, directory, options))
+            self._mixed.create_transaction_topic(2, 1)
+            self._ends = ends.pop_all()
         self.bootstrap = self._mixed.bootstrap
         self._at_work = {OURS: self._mixed.ours}
         self._known = dict(self._at_work)
-        configs = {"cleanup.policy": "compact", "compression.type": "uncompressed", "min.insync.replicas": "2"}
-        create_topic(self.zk, TRANSACTION_TOPIC, {0: (OURS, 2, 1)}, configs)
-        await_in_sync(self.zk, (OFFSETS, TRANSACTION_TOPIC), _WAIT_S)
 
     @property
     def zk(self) -> ZooKeeper:
@@ -74,27 +71,14 @@ class MixedStage:
         real = self._mixed.real
         if ours:
             if broker not in self._known:
-                self._known[broker] = self._make_ours(broker)
+                self._known[broker] = self._mixed.ours_on_theirs(broker)
+                self._ends.push(self._known[broker].__exit__)
             self._at_work[broker] = self._known[broker]
             self._at_work[broker].start()
             return
         if broker == OURS and OURS not in real.ports:
-            real.ports[OURS] = self._mixed.ours.port
-            real.data_directory(OURS).symlink_to(self._mixed.ours.data)
+            self._ends.enter_context(self._mixed.theirs_on_ours())
         real.start_broker(broker)
-
-    def _make_ours(self, broker: int) -> OurBroker:
-        """Return one that is not started, on the directory of Kafka's."""
-        real = self._mixed.real
-        made = OurBroker(
-            self._mixed.directory / f"ours-{broker}",
-            self._mixed.zookeeper,
-            {**self._mixed.ours.options, "log.dirs": real.data_directory(broker)},
-            broker,
-            port=real.ports[broker],
-        )
-        self._ends.push(made.__exit__)
-        return made
 
     def down(self) -> None:
         self._ends.close()

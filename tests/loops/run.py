@@ -12,19 +12,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
-from tests.compat.client_programs import MissingError
-from tests.compat.test_coordinator_killed import Trickle
-from tests.compat.told import await_told
+from tests.compat.trickle import Trickle
 from tests.faults.proxy import Proxy
 from tests.faults.schedule import Step
 from tests.histories import nemesis
 from tests.histories.nemesis import OurStage, Stage
 from tests.loops.harm import KINDS, WITHOUT_DOORS, Harmer, harms, speaker_of
-from tests.loops.loop import BY_GROUP, BY_PARTITION, PARTITIONS, PROGRAMS, Loop
+from tests.loops.loop import BY_GROUP, BY_PARTITION, PARTITIONS, Loop, loops_of
 from tests.loops.mixed_stage import MixedStage
 from tests.waiting import eventually
 
@@ -46,24 +44,15 @@ def our_stage(directory: Path) -> OurStage:
     return OurStage(directory, options=OPTIONS, peer_of=speaker_of)
 
 
-@contextmanager
-def loops(stage: Stage, clients: Sequence[str], directory: Path) -> Iterator[list[Loop]]:
+def loops(stage: Stage, clients: Sequence[str], directory: Path) -> AbstractContextManager[list[Loop]]:
     """Give the loops of those of the clients that can run here; their topics are there."""
-    with ExitStack() as closing:
-        found = []
-        for client in clients:
-            try:
-                found.append(Loop(client, PROGRAMS[client](), stage.bootstrap, directory, _MEMBERS))
-            except MissingError as e:
-                print(f"without {client}: {e}")
-            else:
-                closing.callback(found[-1].close)
-        topics = [topic for loop in found for topic in (loop.source, loop.sink)]
+
+    def create(topics: Sequence[str]) -> None:
         for topic in topics:
             nemesis.create_topic(stage, topic, PARTITIONS, {})
         nemesis.settle(stage)
-        await_told(stage.zk, stage.bootstrap, topics)
-        yield found
+
+    return loops_of(clients, stage.bootstrap, stage.zk, directory, create, _MEMBERS)
 
 
 def play(
