@@ -220,14 +220,17 @@ def end_if_frozen() -> None:
 
 
 def _cell(given: argparse.Namespace) -> Cell:
-    """Return the seed's cell, with what was given instead."""
+    """Return the seed's cell, with what was given instead. What may lose leaves nothing to choose but the isolation."""
     cell = cell_of(given.seed)
-    if given.losses or given.guarantee:
-        cell = unsafe(cell) if given.losses == "may" else safe(cell)
-    cell = cell._replace(guarantee=cell.guarantee if given.losses == "may" else given.guarantee or cell.guarantee)
+    if given.isolation:
+        cell = cell._replace(isolation=given.isolation)
+    if given.losses == "may":
+        return unsafe(cell)
+    if given.losses or given.via or given.guarantee or given.cleanup:
+        cell = safe(cell)
     return cell._replace(
         via=given.via or cell.via,
-        isolation=given.isolation or cell.isolation,
+        guarantee=given.guarantee or cell.guarantee,
         cleanup=given.cleanup or cell.cleanup,
     )
 

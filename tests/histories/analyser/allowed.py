@@ -21,6 +21,9 @@ _UNSAFE: Final = frozenset(
         "nonmonotonic-poll",
         "int-nonmonotonic-poll",
         "end-backwards",
+        "nonmonotonic-send",
+        "int-nonmonotonic-send",
+        "G0-process",
         "G0-realtime",
     }
 )

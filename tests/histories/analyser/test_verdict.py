@@ -188,6 +188,9 @@ def test_all_findings_can_be_had_as_json() -> None:
         ("lost-write", "", {"acks": 1}, "ours", True),
         ("unseen", "", {"min_isr": 1}, "ours", False),  # nobody died
         ("G0-realtime", "", {"unclean": True}, "ours", True),
+        ("G0-process", "", {"unclean": True}, "ours", True),
+        ("nonmonotonic-send", "", {"acks": 1}, "ours", True),
+        ("nonmonotonic-send", "", {}, "ours", False),
         ("phantom", "", {"unclean": True, "acks": 0}, "ours", False),
         ("G1a", "", {"late_end_txn": True}, "kafka", True),
         ("G1a", "", {"late_end_txn": True}, "ours", False),
@@ -206,11 +209,12 @@ OF_TRANSACTIONS = frozenset(
 )
 OF_UNSAFE_WRITES = frozenset(
     {"lost-write", "unseen", "inconsistent-offsets", "poll-skip", "int-poll-skip", "nonmonotonic-poll"}
-    | {"int-nonmonotonic-poll", "end-backwards", "G0-realtime"}
+    | {"int-nonmonotonic-poll", "end-backwards", "nonmonotonic-send", "int-nonmonotonic-send"}
+    | {"G0-process", "G0-realtime"}
 )
 OTHERS = frozenset(
-    {"phantom", "duplicate", "nonmonotonic-send", "int-nonmonotonic-send", "stuck", "start-backwards", "compacted-lost"}
-    | {"tombstone-skip", "G0-process", "owner-overlap", "zombie-commit", "commit-lost", "commit-backwards"}
+    {"phantom", "duplicate", "stuck", "start-backwards", "compacted-lost"}
+    | {"tombstone-skip", "owner-overlap", "zombie-commit", "commit-lost", "commit-backwards"}
     | {"resume-skip", "group-skip", "eos-duplicate", "eos-loss"}
 )
 SAFE: dict[str, object] = {
