@@ -1,5 +1,6 @@
 """What is done to topics meanwhile, and with which brokers: functions of the seed. One cluster shows that it is done."""
 
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from tests.histories.clients.librdkafka import Cell, Client
 from tests.histories.clients.values import topic_of
 from tests.histories.history import OK, read_file
 from tests.histories.matrix import broker_options, cell_of, safe, topic_configs, unsafe
-from tests.histories.run import header
+from tests.histories.run import await_all, header
 from tests.histories.upkeep import Chore, Upkeep, chores_of, moves_of
 from tests.histories.workload import Keys
 from tests.histories.writer import HistoryWriter
@@ -115,6 +116,35 @@ def test_chores_come_due_once_as_values_are_sent(tmp_path: Path, monkeypatch: py
             keys.draw(1)
         assert at_work.due() == [(0, chores[0][1])]
         assert at_work.due() == []
+
+
+@pytest.mark.spec("HIS-41", "HIS-43")
+def test_of_chores_that_come_due_together_none_is_begun_once_the_run_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "chores_of", lambda *_, **__: [Chore("elect", 0.0, 0)])
+    stop, done = threading.Event(), list[int]()
+
+    def ends_the_run(_: Upkeep, number: int, __: Chore) -> None:
+        done.append(number)
+        stop.set()
+
+    monkeypatch.setattr(Upkeep, "do", ends_the_run)
+    with HistoryWriter(tmp_path / "h", HEADER) as writer:
+        Upkeep(None, 1, Keys(), writer, compacted=False).go_on(stop)  # type: ignore[arg-type]
+    assert done == [0]
+
+
+@pytest.mark.spec("HIS-43")
+def test_who_has_not_ended_when_everything_is_to_be_read_ends_the_run() -> None:
+    over = threading.Event()
+    ended, at_work = threading.Thread(target=str), threading.Thread(target=over.wait, name="upkeep")
+    ended.start()
+    at_work.start()
+    with pytest.raises(RuntimeError, match="upkeep has not ended"):
+        await_all([ended, at_work], 0.5)
+    over.set()
+    await_all([ended, at_work], 120)
 
 
 @pytest.mark.slow

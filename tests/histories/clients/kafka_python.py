@@ -37,6 +37,7 @@ class KafkaPython(Client):
         self.events: list[dict[str, Any]] = []  # of a group, which it has none
         self.broken = False  # whether its producer has given up for good
         self.positions: dict[int, int] = {}  # of polled keys: next to read
+        self.began: dict[int, int] = {}  # of keys that a group gave it: none
         self._records_a_poll, self._poll_ms = records_a_poll, int(poll_s * 1000)
         common: dict[str, Any] = {
             "bootstrap_servers": bootstrap.split(","),

@@ -101,7 +101,7 @@ def test_its_consumer_commits_nothing_and_keeps_fetch_sessions(made: list[Played
     assert consuming["enable_auto_commit"] is False and "group_id" not in consuming
     assert consuming["isolation_level"] == CELL.isolation
     assert consuming.get("enable_incremental_fetch_sessions", True)
-    assert (client.group, client.member, client.generation, client.events) == (None, None, None, [])
+    assert (client.group, client.member, client.generation, client.events, client.began) == (None, None, None, [], {})
     client.close()
     assert all(each.closed for each in made)
 
