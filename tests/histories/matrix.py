@@ -23,8 +23,12 @@ def cell_of(seed: int) -> Cell:
 
 
 def unsafe(cell: Cell) -> Cell:
-    """Return the cell with all that may lose what was acknowledged; acks=1 leaves no guarantee to ask for."""
-    return cell._replace(guarantee="plain", acks="1", min_isr=1, unclean=True)
+    """Return the cell with all that may lose what was acknowledged; acks=1 leaves no guarantee to ask for.
+
+    No group and no compaction either: what these keep rests on records that such brokers may lose as well, so each of
+    their kinds would have to be forgiven.
+    """
+    return cell._replace(via="assign", guarantee="plain", acks="1", cleanup="delete", min_isr=1, unclean=True)
 
 
 def safe(cell: Cell) -> Cell:

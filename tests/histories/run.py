@@ -1,6 +1,6 @@
 """Clients at work on a cluster that suffers faults; what they saw is written down and judged.
 
-Run by hand: scripts/history-run --seed 7 --operations 20000
+Run by hand: scripts/history-run --seed 8 --operations 20000
 A run that is not clean is kept: its history, the brokers' logs, and one page to look at.
 """
 
@@ -31,7 +31,7 @@ from tests.histories.frames.record import Record
 from tests.histories.history import read_file
 from tests.histories.matrix import broker_options, cell_of, safe, topic_configs, unsafe
 from tests.histories.timeline import write_page
-from tests.histories.upkeep import Upkeep
+from tests.histories.upkeep import LONGEST_S, Upkeep
 from tests.histories.writer import Header, HistoryWriter
 
 WORKERS: Final = 24  # of which half wait for a leader that is away, most of the time
@@ -90,13 +90,11 @@ class Run:
             nemesis.settle(self._stage)
             upkeep = Upkeep(self._stage, self._seed, self._keys, self._writer, compacted=self._cell.compacted)
             threads = [
-                threading.Thread(target=self._guarded, args=(self._go_on_creating,), daemon=True),
-                threading.Thread(target=self._guarded, args=(upkeep.go_on, self._stop), daemon=True),
+                self._thread("creating topics", self._go_on_creating),
+                self._thread("upkeep", upkeep.go_on, self._stop),
             ]
             if self._stage.doors is not None:
-                threads.append(
-                    threading.Thread(target=self._guarded, args=(self._meddle, self._stage.doors), daemon=True)
-                )
+                threads.append(self._thread("meddling", self._meddle, self._stage.doors))
             for thread in threads:
                 thread.start()
             warned = self._file.with_name("clients.log")
@@ -112,8 +110,7 @@ class Run:
                         print(f"clients of {stuck} of {PROCESSES} processes stood still, and were ended", flush=True)
             finally:
                 self._stop.set()
-                for thread in threads:
-                    thread.join(LEAVING_S)
+            await_all(threads, LONGEST_S)
             if self._troubles:
                 raise self._troubles[0]
             nemesis.settle(self._stage)
@@ -121,6 +118,9 @@ class Run:
             groups = [workload.GROUP] if self._cell.via == "subscribe" else []
             groups += [f"transformers-{WORKERS}"] if self._cell.transactional else []
             read_everything(self._stage.bootstrap, self._cell, self._writer, keys, groups)
+
+    def _thread(self, name: str, what: Any, *arguments: Any) -> threading.Thread:
+        return threading.Thread(target=self._guarded, args=(what, *arguments), daemon=True, name=name)
 
     def _guarded(self, what: Any, *arguments: Any) -> None:
         try:
@@ -204,6 +204,15 @@ def run(
     return judge(read_file(file))
 
 
+def await_all(threads: Sequence[threading.Thread], seconds: float) -> None:
+    """Wait until they have ended. RuntimeError if one has not: what it does would be done while all is read."""
+    deadline = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(deadline - time.monotonic(), 0.0))
+        if thread.is_alive():
+            raise RuntimeError(f"{thread.name} has not ended in {seconds:g} s")
+
+
 def end_if_frozen() -> None:
     """Tell what each thread does, and end this process, once no thread of Python has run for _FROZEN_S.
 
@@ -220,14 +229,17 @@ def end_if_frozen() -> None:
 
 
 def _cell(given: argparse.Namespace) -> Cell:
-    """Return the seed's cell, with what was given instead."""
+    """Return the seed's cell, with what was given instead. What may lose leaves nothing to choose but the isolation."""
     cell = cell_of(given.seed)
-    if given.losses or given.guarantee:
-        cell = unsafe(cell) if given.losses == "may" else safe(cell)
-    cell = cell._replace(guarantee=cell.guarantee if given.losses == "may" else given.guarantee or cell.guarantee)
+    if given.isolation:
+        cell = cell._replace(isolation=given.isolation)
+    if given.losses == "may":
+        return unsafe(cell)
+    if given.losses or given.via or given.guarantee or given.cleanup:
+        cell = safe(cell)
     return cell._replace(
         via=given.via or cell.via,
-        isolation=given.isolation or cell.isolation,
+        guarantee=given.guarantee or cell.guarantee,
         cleanup=given.cleanup or cell.cleanup,
     )
 
@@ -247,21 +259,25 @@ def main() -> int:
     parser.add_argument("--kafka", metavar="VERSION", help="run on real Kafka of that version, as a control")
     parser.add_argument("--via", choices=("assign", "subscribe"), help="instead of what the seed draws")
     parser.add_argument("--guarantee", choices=("plain", "idempotent", "transactional"), help="likewise")
-    parser.add_argument(
-        "--client", choices=(librdkafka.NAME, kafka_python.NAME), default=librdkafka.NAME, help="who works"
-    )
     parser.add_argument("--isolation", choices=("read_committed", "read_uncommitted"), help="likewise")
     parser.add_argument("--cleanup", choices=("delete", "compact"), help="likewise, of topics")
     parser.add_argument(
         "--losses",
         choices=("never", "may"),
-        help="likewise: acks=1, min.insync.replicas=1 and unclean elections, or not",
+        help="likewise: acks=1, min.insync.replicas=1 and unclean elections, which leaves the isolation to choose, or not",
+    )
+    parser.add_argument(
+        "--client",
+        choices=(librdkafka.NAME, kafka_python.NAME),
+        default=librdkafka.NAME,
+        help="who works (%(default)s); kafka-python's are assigned their keys, of which none is compacted",
     )
     parser.add_argument("--keep", type=Path, help="where to leave everything, clean or not")
     given = parser.parse_args()
     end_if_frozen()
-    cell = _cell(given)
-    cell = cell._replace(client=given.client)
+    if given.client == kafka_python.NAME:  # all that it does of these
+        given.via, given.cleanup = given.via or "assign", given.cleanup or "delete"
+    cell = _cell(given)._replace(client=given.client)
     if cell.client == kafka_python.NAME and (cell.via, cell.transactional, cell.compacted) != ("assign", False, False):
         parser.error(f"{cell}: kafka-python's are assigned their keys, without transactions and record keys")
     print(f"seed {given.seed}: {cell}", flush=True)

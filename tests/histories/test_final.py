@@ -14,7 +14,7 @@ from tests.histories.analyser.verdict import TOO_LITTLE, judge
 from tests.histories.clients import facts
 from tests.histories.clients.librdkafka import Cell
 from tests.histories.clients.values import encode, partition_of, topic_of
-from tests.histories.history import FAIL, OK, History, read_file
+from tests.histories.history import OK, History, read_file
 from tests.histories.writer import HistoryWriter
 
 X, Y = 0, 1
@@ -22,7 +22,6 @@ X, Y = 0, 1
 
 class Played:
     """Logs whose ends are told in a row, the last one ever after; a reader gets to each end that it may get to.
-
 
     ``found``: the keys that the first readers get anything of, each in its turn.
     """
@@ -32,9 +31,7 @@ class Played:
         *ends: dict[int, int],
         readable: dict[int, int] | None = None,
         found: Sequence[Sequence[int]] = (),
-        batches_fail: bool = False,
     ) -> None:
-        self.batches_fail = batches_fail
         self._ends, self._readable, self._found = list(ends), readable or {}, list(found)
         self.now = 0.0
         self.readers: list[tuple[int, list[int]]] = []
@@ -46,8 +43,6 @@ class Played:
 
     def read_batches(self, _: str, keys: Sequence[int], ends: dict[int, tuple[int, int]]) -> dict[int, Any]:
         """Tell each key's log as one batch; the last end told has to be known before."""
-        if self.batches_fail:
-            raise OSError("no leader")
         return {key: [[0, ends[key][1] - 1, 7, 0, 0, False, False]] for key in keys}
 
     def read(self, *arguments: Any) -> dict[int, int]:
@@ -120,13 +115,6 @@ def test_every_last_phase_ends_with_the_batches_of_all_keys_to_their_ends(
     last = history.operations[-1]
     assert (last.f, last.type) == ("batches", OK)
     assert {key: [batch[:2] for batch in batches] for key, batches in last.value.items()} == {X: [[0, 3]], Y: [[0, 1]]}
-
-
-@pytest.mark.spec("HIS-43", "HIS-20", "HIS-8")
-def test_batches_that_nobody_answered_for_are_told_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    history = judged(Played({X: 1, Y: 1}, batches_fail=True), tmp_path, monkeypatch)
-    last = history.operations[-1]
-    assert (last.f, last.type) == ("batches", FAIL)
 
 
 def told_by(history: History, f: str) -> list[tuple[object, Any]]:

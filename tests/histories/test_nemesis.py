@@ -37,7 +37,7 @@ def _each_kind() -> Iterator[Step]:
     yield next(step for step in steps(1, BROKERS) if len(step.faults) == 3)
 
 
-@pytest.mark.spec("HIS-45")
+@pytest.mark.spec("HIS-12", "HIS-45")
 def test_each_kind_is_on_a_line_before_it_begins_and_on_one_after_it_has_ended(tmp_path: Path) -> None:
     drawn = [replace(step, seconds=0.0, settle=False) for step in _each_kind()]
     with HistoryWriter(tmp_path / "h", HEADER) as writer:
@@ -45,12 +45,26 @@ def test_each_kind_is_on_a_line_before_it_begins_and_on_one_after_it_has_ended(t
         for number, step in enumerate(drawn):
             nemesis.play(stage, step, number, writer)  # type: ignore[arg-type]
     assert stage.told == [(what, step, 2 * n + 1) for n, step in enumerate(drawn) for what in ("begin", "end")]
-    lines = [line["value"] for line in read_file(tmp_path / "h").faults]
+    faults = read_file(tmp_path / "h").faults
+    assert {(line["process"], line["type"]) for line in faults} == {("nemesis", "info")}
+    lines = [line["value"] for line in faults]
     assert [(line["step"], line["begins"]) for line in lines] == [
         (n, b) for n in range(len(drawn)) for b in (True, False)
     ]
     for step, *both in zip(drawn, lines[::2], lines[1::2], strict=True):
         assert [line["faults"] for line in both] == [[f"{fault.kind} {fault.broker}" for fault in step.faults]] * 2
+
+
+@pytest.mark.spec("HIS-12")
+def test_a_fault_that_is_not_mended_has_no_line_of_an_end(tmp_path: Path) -> None:
+    class Unmended(Noted):
+        def end(self, step: Step) -> None:
+            raise OSError("not mended")
+
+    step = next(steps_of(1, BROKERS, ["kill"]))
+    with HistoryWriter(tmp_path / "h", HEADER) as writer, pytest.raises(OSError, match="not mended"):
+        nemesis.play(Unmended(writer), replace(step, seconds=0.0), 0, writer)  # type: ignore[arg-type]
+    assert [line["value"]["begins"] for line in read_file(tmp_path / "h").faults] == [True]
 
 
 @pytest.mark.spec("HIS-45")

@@ -44,8 +44,10 @@ class Lines:
 class Cluster:
     """Logs of which each client reads what is there. Nobody answers send number ``refused``, nor each ``unanswered``-th."""
 
-    def __init__(self, refused: int = -1, unanswered: int = 0) -> None:
-        self.logs: dict[int, list[int]] = {}
+    def __init__(self, refused: int = -1, unanswered: int = 0, prefilled: int = 0) -> None:
+        """``prefilled``: with how many values, sent by others, each of the first keys."""
+        values = itertools.count(1_000_000)
+        self.logs = {key: list(itertools.islice(values, prefilled)) for key in range(ACTIVE)} if prefilled else {}
         self.committed: dict[tuple[str, int], int] = {}
         self.connections: list[dict[str, Any]] = []
         self.ends: Counter[str] = Counter()
@@ -139,10 +141,10 @@ class Playing:
 
 
 def played(
-    cell: Cell, *, seed: int = 1, number: int = 0, lines: int = _LINES, refused: int = -1, unanswered: int = 0
+    cell: Cell, *, seed: int = 1, number: int = 0, lines: int = _LINES, **of_cluster: int
 ) -> tuple[Lines, Cluster]:
     """Return what one worker wrote, and the cluster it worked on."""
-    stop, cluster = threading.Event(), Cluster(refused, unanswered)
+    stop, cluster = threading.Event(), Cluster(**of_cluster)
     writer, keys = Lines(stop, lines), Keys(compacted=cell.compacted)
 
     def facts(what: str, keys: Sequence[int]) -> dict[int, Any]:
@@ -244,6 +246,23 @@ def test_a_third_of_the_times_keys_are_taken_those_are_among_them_that_were_sent
     assert any(len(value) > ACTIVE for _, value, _ in lines.ended("assign")), "and keys that nobody writes to any more"
 
 
+@pytest.mark.spec("HIS-18", "HIS-42")
+@pytest.mark.parametrize("guarantee", ["idempotent", "transactional"])
+def test_a_record_that_is_none_of_the_run_s_is_told_and_ends_no_worker(
+    monkeypatch: pytest.MonkeyPatch, guarantee: str
+) -> None:
+    real = Playing.poll
+
+    def garbled(client: Playing) -> Runs:
+        return {key: [*pairs, (pairs[-1][0] + 1, None)] for key, pairs in real(client).items()}
+
+    monkeypatch.setattr(Playing, "poll", garbled)
+    lines, _ = played(Cell("assign", guarantee), lines=2000, prefilled=200)
+    assert len(lines.lines) >= 2000
+    parts = [part for f in ("poll", "mixed", "txn") for _, told, _ in lines.ended(f) for part in told]
+    assert any(pairs[-1][1] is None for part in parts if part[0] == "poll" for pairs in part[1].values())
+
+
 @pytest.mark.spec("HIS-42")
 def test_a_process_commits_what_it_polled_last_and_nothing_below_where_it_began(
     monkeypatch: pytest.MonkeyPatch,
@@ -293,7 +312,7 @@ def test_a_tenth_of_the_transactions_are_taken_back_and_one_in_fifty_is_left_ope
 @pytest.mark.spec("HIS-42")
 @pytest.mark.parametrize("number", range(6))
 def test_a_third_of_the_workers_of_transactions_consume_transform_and_produce(number: int) -> None:
-    lines, cluster = played(Cell("assign", "transactional"), number=number, lines=4000)
+    lines, cluster = played(Cell("assign", "transactional"), number=number, lines=4000, prefilled=2000)
     transactions = [value for _, value, _ in lines.ended("txn")]
     group = cluster.connections[0]["group"]
     if number % 3 != 2:
@@ -301,10 +320,12 @@ def test_a_third_of_the_workers_of_transactions_consume_transform_and_produce(nu
         assert all(len(part) == 4 for value in transactions for part in value if part[0] == "send"), "no source"
         return
     assert group == "transformers-24"
+    assert any(len(value) > 2 for value in transactions)
     for value in transactions:
         assert [part[0] for part in value] == ["poll", *["send"] * (len(value) - 2), "offsets"]
         polled = [[key, offset] for key, pairs in value[0][1].items() for offset, _ in pairs]
         assert [part[4] for part in value[1:-1]] == polled, "each value polled becomes another"
+        assert not {key for key, _ in polled} & set(OUTPUTS), "and is none that had become one"
         assert {part[1] for part in value[1:-1]} <= set(OUTPUTS)
         assert value[-1][1] == {key: pairs[-1][0] + 1 for key, pairs in value[0][1].items()}
 

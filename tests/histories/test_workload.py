@@ -1,7 +1,5 @@
 """The workload's own parts: keys that retire, values that travel, operations told as they were done."""
 
-import random
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,22 +14,8 @@ from tests.histories.analyser.verdict import judge
 from tests.histories.clients import values
 from tests.histories.clients.librdkafka import Cell, Ended, Runs
 from tests.histories.history import OK, Operation, read_file
-from tests.histories.matrix import cell_of
-from tests.histories.workload import ACTIVE, COMMIT, VALUES_A_KEY, Keys, Worker, draw_place
+from tests.histories.workload import COMMIT, Keys, Worker
 from tests.histories.writer import HistoryWriter
-
-
-@pytest.mark.spec("HIS-41")
-def test_keys_are_skewed_and_retire_when_they_are_full() -> None:
-    chance, keys = random.Random(1), Keys()
-    drawn = [keys.draw(draw_place(chance)) for _ in range(4000)]
-    counts = Counter(key for key, _ in drawn)
-    assert len({value for _, value in drawn}) == len(drawn)
-    assert max(counts.values()) == VALUES_A_KEY
-    assert len(keys.active()) == ACTIVE
-    assert set(keys.active()) <= set(keys.all()) == set(range(len(keys.all())))
-    assert all(counts[key] == VALUES_A_KEY for key in set(keys.all()) - set(keys.active()))
-    assert len(keys.all()) > ACTIVE + 5
 
 
 @pytest.mark.spec("HIS-41", "HIS-13")
@@ -45,16 +29,6 @@ def test_a_value_travels_and_nothing_else_is_taken_for_one(key: int, value: int,
     assert values.decode(data[:3]) is None
     assert values.decode(None) is None
     assert values.decode(b" 0") is None, "the checksum of nothing"
-
-
-@pytest.mark.spec("HIS-44")
-def test_a_seed_draws_its_cell_and_all_are_drawn() -> None:
-    assert cell_of(7) == cell_of(7)
-    drawn = {cell_of(seed) for seed in range(200)}
-    assert {(cell.via, cell.guarantee) for cell in drawn} == {
-        (via, guarantee) for via in ("assign", "subscribe") for guarantee in ("plain", "idempotent", "transactional")
-    }
-    assert 5 < sum(cell_of(seed).isolation == "read_uncommitted" for seed in range(200)) < 50
 
 
 X = 0

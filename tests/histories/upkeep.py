@@ -29,6 +29,8 @@ DELETED: Final = 0.05  # of topics lose their older records
 _LOOKS_S: Final = 0.1
 _PATIENCE_S: Final = 600  # faults are at work, and some last until another one ends
 _TIMEOUT_S: Final = 15.0
+LONGEST_S: Final = 2 * (_PATIENCE_S + 60)
+"""So long may one chore take: replicas go there and back."""
 _FIRST_PROCESS: Final = 900_000  # of who deletes
 
 
@@ -69,9 +71,11 @@ class Upkeep:
         self._process = _FIRST_PROCESS
 
     def go_on(self, stop: threading.Event) -> None:
-        """Do what comes due until told to stop; what is begun is brought to its end."""
+        """Do what comes due until told to stop; the one that is begun then is brought to its end."""
         while not stop.wait(_LOOKS_S):
             for number, chore in self.due():
+                if stop.is_set():
+                    return
                 self.do(number, chore)
 
     def due(self) -> list[tuple[int, Chore]]:

@@ -236,14 +236,14 @@ class Worker:
         return LEAVE if drawn < _LEFT else ABORT if drawn < _LEFT + _ABORTED else COMMIT
 
     def _note(self, done: "_Parts", *, happened: bool) -> None:
-        """Note what was sent and what was polled."""
+        """Note what was sent and what was polled; outputs are nobody's keys to take."""
         for part in done.told:
-            if part[0] == "send" and part[3] == OK and happened:
+            if part[0] == "send" and part[3] == OK and happened and part[1] not in self._outputs:
                 self._unpolled.pop(part[1], None)
                 self._unpolled[part[1]] = part[2][1]
             elif part[0] == "poll":
                 for key, pairs in part[1].items():
-                    if any(value == self._unpolled.get(key) for _, value in pairs):
+                    if key in self._unpolled and any(value == self._unpolled[key] for _, value in pairs):
                         del self._unpolled[key]
 
     def _do(self, client: Client, asked: list[list[Any]]) -> None:

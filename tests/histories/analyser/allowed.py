@@ -21,9 +21,28 @@ _UNSAFE: Final = frozenset(
         "nonmonotonic-poll",
         "int-nonmonotonic-poll",
         "end-backwards",
+        "nonmonotonic-send",
+        "int-nonmonotonic-send",
+        "G0-process",
         "G0-realtime",
     }
 )
+_FORGOTTEN: Final = _UNSAFE | {
+    "G1a",
+    "torn-transaction",
+    "compacted-lost",
+    "tombstone-skip",
+    "owner-overlap",
+    "zombie-commit",
+    "commit-lost",
+    "commit-backwards",
+    "resume-skip",
+    "group-skip",
+    "eos-duplicate",
+    "eos-loss",
+}
+"""What follows when no broker has it any more: markers, groups and their offsets are records like others."""
+_FETCHING_AHEAD: Final = frozenset({"confluent-kafka", "kafka-python"})  # clients that do
 
 
 _EPOCHS_BY_TRANSACTION: Final = 4  # the version of Kafka from which a late end is told from the next transaction's own
@@ -55,9 +74,9 @@ def why_allowed(finding: Finding, header: Mapping[str, Any], deaths: Deaths = _N
         ):
             return "librdkafka numbers anew what it sends again"
     if (kind, finding.label) == ("start-backwards", "fetched ahead") and (
-        options.get("client", header.get("client")) == "confluent-kafka"
+        options.get("client", header.get("client")) in _FETCHING_AHEAD
     ):
-        return "librdkafka gives out what it had fetched before the records were deleted"
+        return "its client gives out what it had fetched before the records were deleted"
     if kind == "int-nonmonotonic-send" and not options.get("idempotent") and options.get("in_flight", 1) > 1:
         return "several requests were under way"
     if kind in _TRANSACTIONAL and options.get("isolation") == "read_uncommitted":
@@ -68,16 +87,16 @@ def why_allowed(finding: Finding, header: Mapping[str, Any], deaths: Deaths = _N
         return "no transactions"
     if kind == "stuck" and control:
         return "known of Kafka: a leader may never take its followers back"
+    first = min(finding.lines, default=NEVER)
     if kind in _UNSAFE:
         if str(options.get("acks", "all")) not in ("all", "-1"):
             return f"acks={options['acks']}"
         if options.get("unclean"):
             return "unclean elections"
-        first = min(finding.lines, default=NEVER)
         if options.get("min_isr", 2) == 1 and first < deaths.killed:
             return "min.insync.replicas=1, and a broker died"
-        if not options.get("flushed") and first < deaths.dark:
-            return "all brokers lost what they had not synced"
+    if kind in _FORGOTTEN and not options.get("flushed") and first < deaths.dark:
+        return "all brokers lost what they had not synced"
     if control and kind in ("G1a", "torn-transaction", "lost-write") and options.get("late_end_txn"):
         return "known of Kafka: KAFKA-17754" if _major(header) < _EPOCHS_BY_TRANSACTION else None
     return None

@@ -1,4 +1,4 @@
-"""What logs must never show: garbled, contradicting, repeated and lost values, ends that go back, stuck keys."""
+"""What logs must never show: garbled, contradicting, repeated and lost values, stuck keys."""
 
 import itertools
 from collections import defaultdict
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
 from tests.histories.analyser.versions import Finding, Versions
-from tests.histories.history import ASSIGNING, FAIL, NEVER, OK, RECORD_KEYS, Operation, Poll, Process, Send
+from tests.histories.history import ASSIGNING, FAIL, NEVER, OK, RECORD_KEYS, Poll, Send
 
 Reading = Literal["unread", "stuck", "read"]
 _MOST_POINTS: Final = 100  # of a series
@@ -166,57 +166,6 @@ def _thinned(points: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     if len(points) <= _MOST_POINTS:
         return tuple(points)
     return tuple(points[n * (len(points) - 1) // (_MOST_POINTS - 1)] for n in range(_MOST_POINTS))
-
-
-def ends_backwards(versions: Versions) -> Iterator[Finding]:
-    """Find ends and starts that went back (HIS-29)."""
-    highest: dict[
-        tuple[int, str | None], list[tuple[int, int]]
-    ] = {}  # of each key: line of completion, highest end yet
-    deleted: dict[int, list[tuple[int, int]]] = defaultdict(list)  # key -> line of the answer, highest start yet
-    taken: dict[Process, int] = {}  # of each process: the line at which it asked for its keys, or heard of them
-    for operation in versions.history.operations:  # by completion
-        if operation.f in ASSIGNING or operation.rebalance:
-            taken[operation.process] = operation.invoked
-        if operation.type == OK and operation.f == "ends":
-            for key, (start, end) in operation.value.items():
-                told = highest.setdefault((key, operation.isolation), [])
-                before = _newest(told, operation.invoked)
-                if before is not None and end < before[1]:
-                    text = f"the end of key {key} went back from {before[1]} to {end}"
-                    yield Finding("end-backwards", key, text, (before[0], operation.completed))
-                told.append((operation.completed, max(end, told[-1][1] if told else -1)))
-                if key in deleted:
-                    yield from _start_backwards(operation, key, start, deleted[key])
-        elif operation.type == OK and operation.f == "delete":
-            for key, start in operation.value.items():
-                if not deleted[key] or start > deleted[key][-1][1]:
-                    deleted[key].append((operation.completed, start))
-        elif deleted and operation.completed != NEVER:
-            for poll in operation.polls:
-                for key, (offsets, _) in poll.runs.items():
-                    if key in deleted:
-                        since = taken.get(operation.process, -1)
-                        yield from _start_backwards(operation, key, min(offsets), deleted[key], since)
-
-
-def _newest(told: list[tuple[int, int]], line: int) -> tuple[int, int] | None:
-    """Return what was told last before a line: seldom far from the end."""
-    for each in reversed(told):
-        if each[0] < line:
-            return each
-    return None
-
-
-def _start_backwards(
-    operation: Operation, key: int, start: int, deleted: list[tuple[int, int]], since: int = NEVER
-) -> Iterator[Finding]:
-    """``since``: the line at which a reader began with its keys: from before the deletion it may have fetched ahead."""
-    line, highest = _newest(deleted, operation.invoked) or (0, start)
-    if start < highest:
-        text = f"key {key} was there from {start} on after its records below {highest} had been deleted"
-        label = "fetched ahead" if since < line else ""
-        yield Finding("start-backwards", key, text, (line, operation.completed), label)
 
 
 def compaction(versions: Versions) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.histories.analyser.ends import UNDER_WAY_NS
 from tests.histories.analyser.graph import PASSES
 from tests.histories.analyser.logs import _label
 from tests.histories.analyser.notation import history, lines
@@ -772,10 +773,51 @@ def test_batches_that_were_not_told_excuse_no_duplicate(told: str, allowed: bool
         ("1 assign x ; 0 delete x:5 ; 1 assign x y ; 1 p x:a@4", ""),
         ("1 assign x ; 0 delete x:5 ; 2 assign x ; 1 p x:a@4", "fetched ahead"),
         ("1 assign x ; 0 delete x:5 ; 1 ends x:3..9", ""),
+        ("1 assign x ; 0 delete x:5 ; 1 assign y ; 1 p x:a@4", "fetched ahead"),
+        ("1 subscribe x ; 0 delete x:5 ; 1 subscribe x ; 1 p x:a@4", "fetched ahead"),  # its group has not told it yet
+        ("1 assign x ; 0 delete x:5 ; 1 p x:b@6 ; 1 p x:a@4", ""),
+        ("1 assign x ; 0 delete x:5 ; 1 (p x:b@6 ; p x:a@4)", ""),
+        ("1 assign x ; 0 delete x:5 ∥ 1 p x:b@6 ; 1 p x:a@4", "fetched ahead"),
+        ("1 assign x ; 0 delete x:5 ; 2 p x:b@6 ; 1 p x:a@4", "fetched ahead"),
+        ("1 assign x ; 0 delete x:5 ; 1 p y:b@6 ; 1 p x:a@4", "fetched ahead"),
     ],
 )
 def test_who_had_its_keys_before_records_were_deleted_may_have_fetched_them_ahead(text: str, label: str) -> None:
     (found,) = [a for a in judge(history(text)).anomalies if a.kind == "start-backwards"]
+    assert [finding.label for finding in found.findings] == [label]
+
+
+@pytest.mark.spec("HIS-29", "HIS-40")
+@pytest.mark.parametrize(
+    ("poll", "longer_ns", "label"),
+    [("1 p", 0, "fetched ahead"), ("1 p", 1, ""), ("2 p", 1, "fetched ahead"), ("1f p", 1, "fetched ahead")],
+)
+def test_who_was_given_nothing_long_after_records_were_deleted_has_nothing_of_before(
+    poll: str, longer_ns: int, label: str
+) -> None:
+    """A record that was on its way when the answer came is given out later: so an empty poll at once proves nothing."""
+    seen = history(f"1 assign x ; 0 delete x:5 ; {poll} ; 1 p x:a@4")
+    delete, empty = (o for o in seen.operations if o.f == "delete" or (o.f == "poll" and not o.polls[0].runs))
+    empty.time_invoked = delete.time + UNDER_WAY_NS - 1 + longer_ns
+    (found,) = [a for a in judge(seen).anomalies if a.kind == "start-backwards"]
+    assert [finding.label for finding in found.findings] == [label]
+
+
+@pytest.mark.spec("HIS-29", "HIS-40", "HIS-11")
+@pytest.mark.parametrize(
+    ("keys", "time", "part", "label"),
+    [
+        ([0], 4500, 0, "fetched ahead"),  # before the answer, though told in an operation that was invoked after it
+        ([0], 5500, 0, ""),
+        ([1], 5500, 0, "fetched ahead"),
+        ([0], 5500, 1, "fetched ahead"),  # when it had been given it
+    ],
+)
+def test_a_member_begins_with_a_key_when_it_is_assigned_it(keys: list[int], time: int, part: int, label: str) -> None:
+    event = {"what": "assigned", "keys": keys, "generation": 2, "time": time, "part": part}
+    told = {2: {"rebalance": [event], "group": "g", "member": "m"}}
+    seen = history("1 subscribe x ; 0 delete x:5 ; 1 (p x:a@4 ; p)", told)
+    (found,) = [a for a in judge(seen).anomalies if a.kind == "start-backwards"]
     assert [finding.label for finding in found.findings] == [label]
 
 

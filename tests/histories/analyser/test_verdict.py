@@ -110,7 +110,7 @@ def test_the_script_passes_on_what_the_checker_says(tmp_path: Path) -> None:
 
 @pytest.mark.spec("HIS-1")
 def test_the_analyser_imports_no_client_and_no_broker() -> None:
-    parts = ("versions", "reads", "sends", "atomic", "groups", "lags", "logs", "graph", "allowed", "verdict")
+    parts = ("versions", "reads", "sends", "atomic", "groups", "lags", "logs", "ends", "graph", "allowed", "verdict")
     analyser = ("history", *(f"analyser.{name}" for name in parts))
     imported = set[str]()
     for name in analyser:
@@ -171,6 +171,7 @@ def test_all_findings_can_be_had_as_json() -> None:
         ),
         ("duplicate", "renumbered", {**IN_TRANSACTIONS, "isolation": "read_committed"}, "ours", True),  # without one
         ("start-backwards", "fetched ahead", {"client": "confluent-kafka"}, "ours", True),
+        ("start-backwards", "fetched ahead", {"client": "kafka-python"}, "ours", True),
         ("start-backwards", "fetched ahead", {"client": "simulated"}, "ours", False),
         ("start-backwards", "", {"client": "confluent-kafka"}, "ours", False),
         ("int-nonmonotonic-send", "", {"in_flight": 5}, "ours", True),
@@ -188,6 +189,9 @@ def test_all_findings_can_be_had_as_json() -> None:
         ("lost-write", "", {"acks": 1}, "ours", True),
         ("unseen", "", {"min_isr": 1}, "ours", False),  # nobody died
         ("G0-realtime", "", {"unclean": True}, "ours", True),
+        ("G0-process", "", {"unclean": True}, "ours", True),
+        ("nonmonotonic-send", "", {"acks": 1}, "ours", True),
+        ("nonmonotonic-send", "", {}, "ours", False),
         ("phantom", "", {"unclean": True, "acks": 0}, "ours", False),
         ("G1a", "", {"late_end_txn": True}, "kafka", True),
         ("G1a", "", {"late_end_txn": True}, "ours", False),
@@ -206,11 +210,12 @@ OF_TRANSACTIONS = frozenset(
 )
 OF_UNSAFE_WRITES = frozenset(
     {"lost-write", "unseen", "inconsistent-offsets", "poll-skip", "int-poll-skip", "nonmonotonic-poll"}
-    | {"int-nonmonotonic-poll", "end-backwards", "G0-realtime"}
+    | {"int-nonmonotonic-poll", "end-backwards", "nonmonotonic-send", "int-nonmonotonic-send"}
+    | {"G0-process", "G0-realtime"}
 )
 OTHERS = frozenset(
-    {"phantom", "duplicate", "nonmonotonic-send", "int-nonmonotonic-send", "stuck", "start-backwards", "compacted-lost"}
-    | {"tombstone-skip", "G0-process", "owner-overlap", "zombie-commit", "commit-lost", "commit-backwards"}
+    {"phantom", "duplicate", "stuck", "start-backwards", "compacted-lost"}
+    | {"tombstone-skip", "owner-overlap", "zombie-commit", "commit-lost", "commit-backwards"}
     | {"resume-skip", "group-skip", "eos-duplicate", "eos-loss"}
 )
 SAFE: dict[str, object] = {
@@ -285,6 +290,22 @@ def test_what_all_brokers_had_not_synced_when_their_power_was_cut_may_be_lost(
 
 
 @pytest.mark.spec("HIS-40")
+def test_what_no_broker_has_any_more_are_markers_groups_and_offsets_too() -> None:
+    kinds = ALWAYS | OF_TRANSACTIONS | OF_UNSAFE_WRITES | OTHERS
+    header = {"source": "ours", "version": "", "client": "confluent-kafka", "options": SAFE}
+    never = {
+        *("phantom", "duplicate", "stuck", "start-backwards", "precommitted-read", "early-read"),
+        *("G1c", "G1c-process", "G1c-realtime"),
+    }
+    for line, excused in ((3, kinds - never), (9, ALWAYS)):
+        dark = Deaths(dark=9, killed=9)
+        found = {kind for kind in kinds if why_allowed(Finding(kind, 0, "", (line,)), header, dark) is not None}
+        assert found == excused
+    flushed = {**header, "options": {**SAFE, "flushed": True}}
+    assert {kind for kind in kinds if why_allowed(Finding(kind, 0, "", (3,)), flushed, Deaths(dark=9))} == ALWAYS
+
+
+@pytest.mark.spec("HIS-40")
 @pytest.mark.parametrize(
     ("faults", "allowed"),
     [
@@ -292,6 +313,10 @@ def test_what_all_brokers_had_not_synced_when_their_power_was_cut_may_be_lost(
         ([("kill all 2", True), ("kill all 2", False)], True),
         ([("tear 2", True), ("tear 2", False)], True),
         ([("power cut 2", True), ("power cut 2", False)], True),
+        ([("starve 2", True), ("starve 2", False)], True),
+        ([("outrun 2", True), ("outrun 2", False)], True),
+        ([("disk 2", True), ("disk 2", False)], True),
+        ([("slow disk 2", True), ("slow disk 2", False)], False),
         ([("failing disk 2", True), ("failing disk 2", False)], True),
         ([("kill 2", True)], True),  # it was still dead when the run ended
         ([("kill 1", True), ("kill 2", True), ("kill 1", False)], True),
@@ -437,7 +462,7 @@ def test_what_is_missing_below_an_offset_that_was_removed_is_no_anomaly(kind: st
 def test_no_kind_is_left_out_of_those() -> None:
     sources = [
         (ROOT / "tests" / "histories" / "analyser" / f"{name}.py").read_text()
-        for name in ("lags", "logs", "atomic", "groups", "sends")
+        for name in ("lags", "logs", "ends", "atomic", "groups", "sends")
     ]
     found = {kind for source in sources for kind in re.findall(r'Finding\(\s*"([a-zA-Z0-9-]+)"', source)}
     found |= {f"{prefix}{kind}" for prefix in ("", "int-") for kind in ("nonmonotonic-poll", "poll-skip")}

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from tests.histories.analyser import allowed, atomic, graph, groups, logs, reads, sends
+from tests.histories.analyser import allowed, atomic, ends, graph, groups, logs, reads, sends
 from tests.histories.analyser.lags import Lags, lags
 from tests.histories.analyser.versions import Finding, Versions
 from tests.histories.history import NEVER, OK, RECORDS, History, collector_off
 
-_DEADLY: Final = ("kill", "tear", "power cut", "failing disk")  # faults in which brokers end without saying so
+_DEADLY: Final = ("kill", "tear", "starve", "outrun", "power cut", "disk", "failing disk")
+"""Faults in which brokers end without saying so."""
 CLEAN, FOUND, MALFORMED, TOO_LITTLE = range(4)  # how check-history ends
 
 _CHECKS: Final[tuple[Callable[[Versions], Iterator[Finding]], ...]] = (
@@ -19,7 +20,7 @@ _CHECKS: Final[tuple[Callable[[Versions], Iterator[Finding]], ...]] = (
     logs.duplicates,
     logs.lost_writes,
     logs.unseen,
-    logs.ends_backwards,
+    ends.ends_backwards,
     logs.compaction,
     reads.polls,
     sends.sends,

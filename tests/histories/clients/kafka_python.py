@@ -12,14 +12,13 @@ from confluent_kafka import KafkaError, KafkaException
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError as Refused
 
-from tests.histories.clients.librdkafka import Cell, Client, Runs
+from tests.histories.clients.librdkafka import PATIENT_S, Cell, Client, Runs
 from tests.histories.clients.values import decode, encode, key_of, partition_of, topic_of
 from tests.histories.history import FAIL, INFO, OK
 
 NAME: Final = "kafka-python"
 
 _DELIVERY_S: Final = 10.0  # after that, what became of a send is unknown
-_REQUEST_MS: Final = 8000
 _METADATA_MS: Final = 3000  # as long may a send wait to know where to
 _CLOSE_S: Final = 1.0
 _START: Final = 0
@@ -30,17 +29,27 @@ class KafkaPython(Client):
     """What one process has; used by one thread. It is in no group, and in no transaction."""
 
     def __init__(
-        self, bootstrap: str, cell: Cell, process: int, *, records_a_poll: int = 100, poll_s: float = 0.01, **_: object
+        self,
+        bootstrap: str,
+        cell: Cell,
+        process: int,
+        *,
+        records_a_poll: int = 100,
+        poll_s: float = 0.01,
+        patient: bool = False,
+        **_: object,
     ) -> None:
         """Make its clients. Raises KafkaException if no broker can be reached."""
+        self._delivery_s = PATIENT_S if patient else _DELIVERY_S
         self.process, self.group = process, None
         self.events: list[dict[str, Any]] = []  # of a group, which it has none
         self.broken = False  # whether its producer has given up for good
         self.positions: dict[int, int] = {}  # of polled keys: next to read
+        self.began: dict[int, int] = {}  # of keys that a group gave it: none
         self._records_a_poll, self._poll_ms = records_a_poll, int(poll_s * 1000)
         common: dict[str, Any] = {
             "bootstrap_servers": bootstrap.split(","),
-            "request_timeout_ms": _REQUEST_MS,
+            "request_timeout_ms": int(self._delivery_s * 1000) - 2000,
             "metadata_max_age_ms": 2000,
             "retry_backoff_ms": 50,
             "metrics_enabled": False,
@@ -52,8 +61,8 @@ class KafkaPython(Client):
                 enable_idempotence=cell.guarantee == "idempotent",
                 max_in_flight_requests_per_connection=cell.options["in_flight"],
                 linger_ms=1,
-                delivery_timeout_ms=int(_DELIVERY_S * 1000) - 1000,
-                max_block_ms=_METADATA_MS,
+                delivery_timeout_ms=int(self._delivery_s * 1000) - 1000,
+                max_block_ms=int(PATIENT_S * 1000) if patient else _METADATA_MS,
             )
             try:
                 self._consumer = KafkaConsumer(
@@ -78,7 +87,7 @@ class KafkaPython(Client):
             except Refused as e:
                 outcomes[number] = (None, FAIL)  # nothing was sent
                 self.broken |= not e.retriable
-        deadline = time.monotonic() + _DELIVERY_S
+        deadline = time.monotonic() + self._delivery_s
         for number, future in waiting.items():
             with contextlib.suppress(Refused):  # an attempt before the last may have been appended
                 offset = future.get(max(deadline - time.monotonic(), 0.0)).offset

@@ -17,6 +17,10 @@ from tests.histories.writer import DELETE_RETENTION_MS, Options
 NAME: Final = "confluent-kafka"
 
 _DELIVERY_S: Final = 10.0  # after that, what became of a send is unknown
+PATIENT_S: Final = 120.0
+"""The same, for a test that demands that all arrives: a busy machine may stand still meanwhile."""
+_SESSION_MS: Final = 6000
+_PATIENT_SESSION_MS: Final = 60_000
 _RETRIES_S: Final = 30.0
 _BEGINNING_S: Final = 3.0  # a transaction may be open meanwhile, and others wait for the rebalance
 _PAUSE_S: Final = 0.1
@@ -110,15 +114,19 @@ class Client:
         *,
         group: str | None = None,
         transactional_id: str | None = None,
-        transaction_timeout_ms: int = 10_000,
+        transaction_timeout_ms: int | None = None,
         records_a_poll: int = 100,
         poll_s: float = 0.01,
         clock: Callable[[], int] = time.monotonic_ns,
         client_id: str = "rdkafka",
         heartbeat_ms: int = 1000,
         generation_of: Callable[[str | None], int | None] | None = None,
+        patient: bool = False,
     ) -> None:
-        """``generation_of`` tells a member's generation, where somebody reads the frames; else the client is asked."""
+        """``generation_of`` tells a member's generation, where somebody reads the frames; else the client is asked.
+
+        Who is ``patient`` gives up nothing while machines stand still: no send, no session and no transaction.
+        """
         self.process = process
         self.group = group
         self.events: list[dict[str, Any]] = []
@@ -129,18 +137,21 @@ class Client:
         self._compacted = cell.compacted
         self._generation_of = generation_of
         self._records_a_poll, self._poll_s = records_a_poll, poll_s
+        self._delivery_s = PATIENT_S if patient else _DELIVERY_S
+        delivery_ms = int(self._delivery_s * 1000) - 1000
+        quiet = {**_QUIET, **({"socket.timeout.ms": delivery_ms} if patient else {})}
         producing: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
             "acks": cell.acks,
             "linger.ms": 1,
-            "message.timeout.ms": int(_DELIVERY_S * 1000) - 1000,
+            "message.timeout.ms": delivery_ms,
             "retry.backoff.ms": 50,
             "client.id": client_id,
-            **_QUIET,
+            **quiet,
         }
         if transactional_id is not None:
-            producing |= {"transactional.id": transactional_id, "transaction.timeout.ms": transaction_timeout_ms}
-            producing["message.timeout.ms"] = 9000
+            timeout_ms = transaction_timeout_ms or delivery_ms + 1000
+            producing |= {"transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
         else:
             producing["enable.idempotence"] = cell.guarantee == "idempotent"
         self._producer = Producer(producing)
@@ -150,7 +161,7 @@ class Client:
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": group or f"none-{process}",
-                "session.timeout.ms": 6000,
+                "session.timeout.ms": _PATIENT_SESSION_MS if patient else _SESSION_MS,
                 "heartbeat.interval.ms": heartbeat_ms,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
@@ -159,7 +170,7 @@ class Client:
                 "fetch.error.backoff.ms": 50,
                 "partition.assignment.strategy": "range",
                 "client.id": client_id,
-                **_QUIET,
+                **quiet,
                 "log_level": _WARNINGS,
             },
             logger=_LOG.getChild(f"process-{process}"),
@@ -192,7 +203,7 @@ class Client:
             except (BufferError, KafkaException) as e:
                 outcomes[number] = (None, FAIL)  # nothing was sent
                 self.broken |= isinstance(e, KafkaException)
-        deadline = time.monotonic() + _DELIVERY_S
+        deadline = time.monotonic() + self._delivery_s
         while waiting and time.monotonic() < deadline and not self.broken:
             try:
                 self._producer.poll(0.02)

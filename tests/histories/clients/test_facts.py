@@ -1,6 +1,7 @@
 """Facts of a real log and a real group, on a cluster of one broker: what is told of them is so."""
 
 import itertools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -21,7 +22,14 @@ from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 _PATIENCE_S: Final = 120
-_NUMBERS: Final = itertools.count()
+_A_WORKER: Final = 100  # so many topics are enough for each
+_NUMBERS: Final = itertools.count(int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) * _A_WORKER)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for answers as long as a busy machine may stand still."""
+    monkeypatch.setattr(facts, "_TIMEOUT_S", float(_PATIENCE_S))
 
 
 @pytest.fixture
@@ -56,9 +64,16 @@ def test_ends_commits_and_batches_are_those_of_the_log(
     """Of a transaction that is still open, too: what is asked is asked as read_uncommitted."""
     x = new_topic()
     y, bootstrap = x + 1, kafka_broker.bootstrap
-    plain = Client(bootstrap, Cell("assign", "plain"), 1, group="asked")
-    idempotent = Client(bootstrap, Cell("assign", "idempotent"), 2)
-    writer = Client(bootstrap, Cell("assign", "transactional"), 3, transactional_id=topic_of(x))
+    plain = Client(bootstrap, Cell("assign", "plain"), 1, group="asked", patient=True)
+    idempotent = Client(bootstrap, Cell("assign", "idempotent"), 2, patient=True)
+    writer = Client(
+        bootstrap,
+        Cell("assign", "transactional"),
+        3,
+        transactional_id=topic_of(x),
+        transaction_timeout_ms=300_000,  # none ends by itself
+        patient=True,
+    )
     try:
         assert send(plain, (x, 1)) == [0]
         assert send(idempotent, (x, 2)) == [1] and send(idempotent, (x, 3)) == [2]
@@ -106,7 +121,7 @@ def test_where_records_were_deleted_a_log_starts_behind_them(
     kafka_broker: EmbeddedCluster, new_topic: Callable[[], int], tmp_path: Path
 ) -> None:
     x, bootstrap = new_topic(), kafka_broker.bootstrap
-    client = Client(bootstrap, Cell("assign", "plain"), 1)
+    client = Client(bootstrap, Cell("assign", "plain"), 1, patient=True)
     try:
         send(client, *((x, value) for value in range(1, 6)))
     finally:
@@ -155,7 +170,7 @@ def test_members_of_a_group_hear_of_each_rebalance_in_its_order_and_generation(
     x, other = new_topic(), new_topic()
     y, strange = x + 1, other + 1  # who asks for a key is given those of its topic
     cell, group = Cell("subscribe", "plain"), f"members-{x}"
-    anna, bert = (Client(kafka_broker.bootstrap, cell, number, group=group) for number in (1, 2))
+    anna, bert = (Client(kafka_broker.bootstrap, cell, number, group=group, patient=True) for number in (1, 2))
     got: list[Runs] = []
 
     def anna_hears(count: int) -> None:

@@ -101,7 +101,7 @@ def test_its_consumer_commits_nothing_and_keeps_fetch_sessions(made: list[Played
     assert consuming["enable_auto_commit"] is False and "group_id" not in consuming
     assert consuming["isolation_level"] == CELL.isolation
     assert consuming.get("enable_incremental_fetch_sessions", True)
-    assert (client.group, client.member, client.generation, client.events) == (None, None, None, [])
+    assert (client.group, client.member, client.generation, client.events, client.began) == (None, None, None, [], {})
     client.close()
     assert all(each.closed for each in made)
 
@@ -110,10 +110,10 @@ def test_its_consumer_commits_nothing_and_keeps_fetch_sessions(made: list[Played
 @pytest.mark.timeout(600)
 @pytest.mark.spec("HIS-11", "HIS-13")
 def test_a_process_sends_polls_and_is_assigned_on_a_broker(kafka_broker: EmbeddedCluster) -> None:
-    x = 2000
+    x = 20_000  # beyond all of test_facts.py
     kafka_broker.create_topic(topic_of(x), partitions=PARTITIONS)
     y = x + 1
-    client = KafkaPython(kafka_broker.bootstrap, CELL, 1)
+    client = KafkaPython(kafka_broker.bootstrap, CELL, 1, patient=True)
 
     def got(key: int, count: int) -> list[tuple[int, int | None]]:
         runs: Runs = {}

@@ -3,11 +3,7 @@
 import os
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -53,23 +49,31 @@ def test_no_order_of_a_set_shows_in_a_history(tmp_path: Path) -> None:
     assert one == other
 
 
-def _thrice(clock: Callable[[], float]) -> float:
-    return clock() * 3
+_ALONE = """
+import sys, threading, time
+from pathlib import Path
+from tests.histories.simulated.simulation import drawn, run
+
+def refuse(*_):
+    raise AssertionError("nobody waits, and nobody else is at work")
+
+def thrice(clock):
+    return lambda: clock() * 3
+
+for owner, name in ((threading.Thread, "start"), (time, "sleep"), (threading.Condition, "wait")):
+    setattr(owner, name, refuse)
+for name in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter"):
+    setattr(time, name, thrice(getattr(time, name)))
+run(Path(sys.argv[1]), drawn(5, int(sys.argv[2]), ["kill", "power", "session"]))
+"""
 
 
 @pytest.mark.spec("HIS-48")
-def test_a_run_has_one_thread_and_a_clock_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_has_one_thread_and_a_clock_of_its_own(tmp_path: Path) -> None:
+    """In an interpreter of its own, as whatever else waits in this one would be refused as well."""
     run(tmp_path / "once", drawn(5, _OPERATIONS, ["kill", "power", "session"]))
-
-    def refuse(*_: object) -> None:
-        raise AssertionError("nobody waits, and nobody else is at work")
-
-    for owner, name in ((threading.Thread, "start"), (time, "sleep"), (threading.Condition, "wait")):
-        monkeypatch.setattr(owner, name, refuse)
-    for name in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter"):
-        monkeypatch.setattr(time, name, partial(_thrice, getattr(time, name)))
-    run(tmp_path / "again", drawn(5, _OPERATIONS, ["kill", "power", "session"]))
-    monkeypatch.undo()
+    alone = [sys.executable, "-c", _ALONE, str(tmp_path / "again"), str(_OPERATIONS)]
+    subprocess.run(alone, cwd=ROOT, check=True)
     once, again = ((tmp_path / name / "history.jsonl").read_bytes() for name in ("once", "again"))
     assert once == again
 
