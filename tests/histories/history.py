@@ -156,7 +156,28 @@ def read(lines: Iterable[bytes]) -> History:
                     break
                 raise reader.malformed("is no JSON") from None
             reader.take(entry)
-        return History(header, reader.finished(), reader.times, reader.faults)
+        operations = reader.finished()
+        if header["options"].get("client", header.get("client")) == "confluent-kafka":
+            _forget_generations(operations)
+        return History(header, operations, reader.times, reader.faults)
+
+
+def _forget_generations(operations: Iterable[Operation]) -> None:
+    """Take the generation from each assignment that another one of its process follows without a loss between them.
+
+    Where a topic appears while an assignment waits to be told, librdkafka joins again by itself and lets nobody know of a
+    loss (rd_kafka_cgrp_revoke_all_rejoin). What it is asked for during the first callback is then its generation by now.
+    """
+    last: dict[Process, tuple[Operation, int]] = {}
+    for operation in operations:
+        for place, event in enumerate(operation.rebalance):
+            former, at = last.pop(operation.process, (None, 0))
+            if event.what == "assigned":
+                last[operation.process] = operation, place
+                if former is not None:
+                    told = list(former.rebalance)
+                    told[at] = told[at]._replace(generation=None)
+                    former.rebalance = told
 
 
 def _header(line: bytes) -> Mapping[str, Any]:

@@ -728,6 +728,31 @@ def test_a_tombstone_may_be_gone_when_its_time_is_over() -> None:
         assert ("tombstone-skip" in judge(read(map(orjson.dumps, (header, *entries)))).kinds()) == found
 
 
+@pytest.mark.spec("HIS-11", "HIS-35")
+@pytest.mark.parametrize(
+    ("client", "between", "overlaps"),
+    [
+        ("confluent-kafka", (), False),
+        ("confluent-kafka", ("revoked",), True),
+        ("confluent-kafka", ("lost",), True),
+        ("simulated", (), True),
+    ],
+)
+@pytest.mark.parametrize("at_once", [True, False])
+def test_an_assignment_that_librdkafka_replaced_by_itself_is_of_no_known_generation(
+    client: str, between: tuple[str, ...], overlaps: bool, at_once: bool
+) -> None:
+    """Its application is told of it when it has joined again, and of no loss; ``at_once``: of both in one operation."""
+    heard = [(0, "assigned", 0), *((0, what, 1) for what in between), (0 if at_once else 1, "assigned", 1)]
+    extras: dict[int, dict[str, Any]] = {0: {**G, "member": "m1"}, 1: {**G, "member": "m1"}}
+    for time, (place, what, key) in enumerate(heard):
+        event = {"what": what, "keys": [key], "generation": 4, "time": 1000 + time}
+        extras[place].setdefault("rebalance", []).append(event)
+    extras[2] = told("assigned", 4, 0, member="m2")
+    found = judge(history("0 p x:a@0 ; 0 p y:b@0 ; 1 p x:a@0", extras, client=client)).kinds()
+    assert ("owner-overlap" in found) == overlaps
+
+
 @pytest.mark.spec("HIS-20")
 @pytest.mark.parametrize(
     ("batches", "label"),
