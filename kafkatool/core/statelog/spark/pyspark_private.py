@@ -8,6 +8,7 @@ changed.
 """
 
 import os
+import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -49,6 +50,26 @@ def connect(connection_file: Path, master: str, python: str) -> Any:
 def jvm(context: Any) -> Any:
     """Return the JVM's classes, by their full names."""
     return context._jvm
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """Return what a call into the JVM raises: after SQL in this process some of Java's errors are pyspark's own."""
+    from py4j.protocol import Py4JError
+
+    captured = sys.modules.get("pyspark.errors.exceptions.captured")
+    return (Py4JError, OSError) if captured is None else (Py4JError, OSError, captured.CapturedException)
+
+
+def is_told_by_java(error: BaseException | None) -> bool:
+    """Tell an exception that the JVM tells of from the loss of the JVM."""
+    from py4j.protocol import Py4JJavaError
+
+    return isinstance(error, Py4JJavaError) or hasattr(error, "_stackTrace")
+
+
+def java_trace(error: Exception) -> str:
+    """Return the stack traces of an exception that the JVM tells of; those of py4j's error are fetched from it."""
+    return getattr(error, "_stackTrace", None) or str(error).replace("\n: ", "\n")
 
 
 def java_context(context: Any) -> Any:

@@ -28,7 +28,14 @@ from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.java import find_java
 from kafkatool.core.statelog.spark.archive import archive_path, make_in_background
 from kafkatool.core.statelog.spark.jvm import SparkError, gateway_command, python_path
-from kafkatool.core.statelog.spark.pyspark_private import CONNECTION_FILE, connect, forget
+from kafkatool.core.statelog.spark.pyspark_private import (
+    CONNECTION_FILE,
+    connect,
+    failures,
+    forget,
+    is_told_by_java,
+    java_trace,
+)
 from kafkatool.core.statelog.spark.shares import shared_out
 
 Item = TypeVar("Item")
@@ -128,17 +135,15 @@ class Spark(AbstractContextManager["Spark"]):
         """
         if not items:
             return []
-        from py4j.protocol import Py4JError
-
         try:
             try:
                 outcomes = self._collected(function, items)
-            except (Py4JError, OSError) as e:
+            except failures() as e:
                 _raise_interrupt(e)
                 if not self._revived(e):
                     raise
                 outcomes = self._collected(function, items)
-        except (Py4JError, OSError) as e:
+        except failures() as e:
             _raise_interrupt(e)
             raise SparkError(f"Spark's job failed: {self._told_by(e)}") from e
         for outcome in outcomes:
@@ -155,13 +160,11 @@ class Spark(AbstractContextManager["Spark"]):
 
     def with_context(self, action: Callable[[Any], Result], *, tasks: int = 0) -> Result:
         """Return ``action`` of pyspark's SparkContext, which runs about so many tasks. Waits for the start. SparkError."""
-        from py4j.protocol import Py4JError
-
         context = self._connected()
         try:
             with self._progress_told(context, tasks):
                 return action(context)
-        except (Py4JError, OSError) as e:
+        except failures() as e:
             _raise_interrupt(e)
             raise SparkError(f"Spark's job failed: {self._told_by(e)}") from e
 
@@ -231,9 +234,7 @@ class Spark(AbstractContextManager["Spark"]):
 
     def _relaunched(self, error: BaseException | None) -> bool:
         """Launch another JVM, without the archive, if this one died: perhaps of a damaged one. Return if it was launched."""
-        from py4j.protocol import Py4JJavaError
-
-        if not self._with_archive or self._closed or isinstance(error, Py4JJavaError):  # told by a JVM that is well
+        if not self._with_archive or self._closed or is_told_by_java(error):  # by a JVM that is well
             return False
         try:
             self.process.wait(DEATH_S)
@@ -334,11 +335,9 @@ class Spark(AbstractContextManager["Spark"]):
 
         Not the log's before the exception: a worker that is let go of in the midst of its work complains there of that.
         """
-        from py4j.protocol import Py4JError, Py4JJavaError
-
-        if isinstance(error, Py4JJavaError):
-            with suppress(Py4JError, OSError):  # its text is fetched from the JVM
-                return _telling(str(error).replace("\n: ", "\n"))
+        if is_told_by_java(error):
+            with suppress(*failures()):  # its text may have to be fetched
+                return _telling(java_trace(error))
         return self._last_words()
 
     def _last_words(self) -> str:

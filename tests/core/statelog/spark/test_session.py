@@ -12,7 +12,9 @@ from typing import Any
 import psutil
 import pyspark
 import pytest
+from py4j import java_gateway
 from py4j.clientserver import ClientServerConnection
+from pyspark.errors.exceptions import captured
 
 import kafkatool
 from kafkatool.core.errors import RefusedError
@@ -52,8 +54,18 @@ def test_a_fault_of_ours_is_told_in_one_line(spark: Spark) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_worker_that_complains_of_a_failed_job_does_not_hide_why_it_failed(spark: Spark) -> None:
-    """As one does that still writes to a JVM which has given it up; it comes to the log through a thread, at any time."""
+@pytest.mark.parametrize("with_sql", [False, True])
+def test_a_worker_that_complains_of_a_failed_job_does_not_hide_why_it_failed(
+    spark: Spark, with_sql: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one does that still writes to a JVM which has given it up; it comes to the log through a thread, at any time.
+
+    ``with_sql``: there has been a SQL session in this process, as a notebook has, and pyspark has errors of its own.
+    """
+    if with_sql:
+        monkeypatch.setattr(
+            java_gateway, "get_return_value", captured.capture_sql_exception(java_gateway.get_return_value)
+        )
 
     def failing(context: Any) -> None:
         jvm(context).java.lang.System.err.println("BrokenPipeError: [Errno 32] Broken pipe")
