@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from benchmarks.logs import FILES, PAGE_BYTES, SAMPLE_S, TICKS_PER_S, children_of, grow, run
+from benchmarks.logs import FILES, PAGE_BYTES, SAMPLE_S, TICKS_PER_S, children_of, forget, grow, run
 from benchmarks.report import machine
 from tests.core.statelog.there.cluster import SparkCluster
 
@@ -116,12 +116,6 @@ class Growth:
             done = run(command, self._directory / "output", TMPDIR=temporary)
         cpu_s, task_mb = done.cpu_s + outside.cpu_s, max(done.task_mb, outside.task_mb)
         return done.wall_s, cpu_s, done.driver_mb, done.java_mb, outside.executor_mb, task_mb
-
-
-def forget(path: Path) -> None:
-    """Let the system drop what it keeps in memory of a file; all of it is on the disk."""
-    with path.open("rb") as file:
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def own(directory: Path) -> Path:

@@ -98,6 +98,12 @@ def run(command: Sequence[str], output: Path, **environment: str) -> Run:
     return Run(wall_s, cpu_s, *(peaks[kind] / 1e6 for kind in ("java", "python", "root")))
 
 
+def forget(path: Path) -> None:
+    """Let the system drop what it keeps in memory of a file; all of it is on the disk."""
+    with path.open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def measure(lines: int, rounds: int, directory: Path, only: Sequence[str] = (), *, cold: bool = False) -> str:
     """Return the table for logs of that many lines, of the rows that have one of these words (of all without any).
 
@@ -134,8 +140,8 @@ def measure(lines: int, rounds: int, directory: Path, only: Sequence[str] = (), 
             for written in ("output", "ours"):
                 (directory / written).unlink(missing_ok=True)
             os.sync()  # what the run before has written is not to be waited for in this one
-            if cold:
-                _let_go_of(paths)
+            for path in paths if cold else ():
+                forget(path)
             done = run(command, directory / "output", **environment)
             runs[name].append(done)
             print(f"  round {number + 1}, {name}: {done.wall_s:.2f} s, CPU {done.cpu_s:.2f} s", file=sys.stderr)
@@ -161,13 +167,6 @@ def main() -> None:
     for lines in options.lines:
         with tempfile.TemporaryDirectory(prefix="kafkatool-logs-", dir=options.directory) as directory:
             print(measure(lines, options.rounds, Path(directory), options.only, cold=options.cold))
-
-
-def _let_go_of(paths: Sequence[Path]) -> None:
-    """Takes files, which are on the disk already, out of the page cache."""
-    for path in paths:
-        with path.open("rb") as file:
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _table(title: str, runs: dict[str, list[Run]]) -> str:

@@ -21,7 +21,7 @@ from tests.maven import COPY, dependency, one_maven, pom
 
 SOURCES: Final = Path(__file__).parent / "clients"
 BUILD_TIMEOUT_S: Final = 600
-_OF_STREAMS: Final = ("WordCount", "StreamsCopy")
+_OF_STREAMS: Final = ("StreamsProgram", "WordCount", "StreamsCopy")
 
 
 class MissingError(Exception):

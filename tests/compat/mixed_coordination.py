@@ -7,6 +7,8 @@ the coordinator decides and cannot store; of a topic, so that it stores Prepare 
 import json
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
@@ -21,10 +23,12 @@ from kafkatool.core.operations.topics.configs import change_configs
 from kafkatool.core.protocol.messages import write_txn_markers as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import BatchHeader, iter_batches, iter_records
-from tests.compat.mixed import OURS, WAIT_S, Mixed
+from tests.compat import real_kafka
+from tests.compat.mixed import OURS, WAIT_S, Mixed, mixed_cluster
 from tests.compat.told import await_told
 from tests.integration.isolation import values_of
 from tests.raw_transactions import RawProducer
+from tests.steady import LASTING
 from tests.waiting import eventually
 
 THEIRS: Final = 1
@@ -39,6 +43,15 @@ PROBE: Final = 1 << 40
 NONE: Final = ErrorCode.NONE
 LIMIT_MS: Final = 600_000
 """As long as coordination may take to move."""
+
+
+@contextmanager
+def coordinated_cluster(version: str, protocol: str, directory: Path) -> Iterator[Mixed]:
+    """Give a mixed cluster in which no session ends by itself, with its topic of transactions."""
+    real_kafka.require(version)
+    with mixed_cluster(version, protocol, directory, LASTING) as cluster:
+        cluster.create_transaction_topic(THEIRS, BESIDE)
+        yield cluster
 
 
 class Written(NamedTuple):

@@ -9,10 +9,9 @@ from kafkatool.core.model.topic_names import TRANSACTION_TOPIC
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.compat import real_kafka
-from tests.compat.mixed import OFFSETS, OURS, WAIT_S, Mixed, mixed_cluster
-from tests.compat.mixed_coordination import BESIDE, THEIRS, coordinate
+from tests.compat.mixed import OFFSETS, OURS, WAIT_S, Mixed
+from tests.compat.mixed_coordination import BESIDE, THEIRS, coordinate, coordinated_cluster
 from tests.raw_transactions import RawProducer
-from tests.steady import LASTING
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.slowest, pytest.mark.timeout(900)]
@@ -24,9 +23,7 @@ COORDINATED = (TRANSACTION_TOPIC, OFFSETS)
 @pytest.fixture(scope="module", params=real_kafka.versions(("2.8.2", "2.3")))
 def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
     version, protocol = request.param
-    real_kafka.require(version)
-    with mixed_cluster(version, protocol, tmp_path_factory.mktemp("transactions"), LASTING) as cluster:
-        cluster.create_transaction_topic(THEIRS, BESIDE)
+    with coordinated_cluster(version, protocol, tmp_path_factory.mktemp("transactions")) as cluster:
         yield cluster
 
 

@@ -15,9 +15,8 @@ import pytest
 from kafkatool.core.model.topic_names import TRANSACTION_TOPIC
 from tests.compat import real_kafka
 from tests.compat.mixed import OFFSETS, OURS, Mixed, mixed_cluster
-from tests.compat.trickle import Trickle
 from tests.integration.load import await_in_sync
-from tests.loops.loop import BY_GROUP, BY_PARTITION, Loop, loops_of, topics_of
+from tests.loops.loop import BY_GROUP, BY_PARTITION, Loop, fed, loops_of, topics_of
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.slowest, pytest.mark.timeout(3600)]
@@ -64,7 +63,6 @@ def test_each_record_is_copied_once_whoever_leads_and_whoever_has_whose_director
         with loops(mixed) as copying:
             assert len(copying) >= 3
             topics = topics_of(copying)
-            trickle = Trickle(mixed.bootstrap, [loop.source for loop in copying])
 
             def go_on(kill: int | None = None) -> None:
                 """All copy on; the one of that number has died meanwhile, and one that is half of them further."""
@@ -73,19 +71,11 @@ def test_each_record_is_copied_once_whoever_leads_and_whoever_has_whose_director
                 for loop in copying:
                     loop.goes_on()
 
-            try:
-                for loop in copying:
-                    loop.start()
+            with fed(mixed.bootstrap, copying):
                 go_on()
                 _by_controlled_stops(mixed, topics, go_on)
                 _ours_on_theirs(mixed, topics, go_on)
                 _theirs_on_ours(mixed, topics, go_on)
-            finally:
-                trickle.stop()
-            assert trickle.errors == []
-            for loop in copying:
-                came = loop.finish()
-                assert {key.decode() for keys in came.values() for key in keys} == trickle.acknowledged[loop.source]
 
 
 def _by_controlled_stops(mixed: Mixed, topics: list[str], go_on: Callable[..., None]) -> None:

@@ -13,7 +13,7 @@ from kafkatool.core.operations.topics.configs import change_configs
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from tests.compat import real_kafka
-from tests.compat.mixed import OURS, WAIT_S, Mixed, mixed_cluster
+from tests.compat.mixed import OURS, WAIT_S, Mixed
 from tests.compat.mixed_coordination import (
     BESIDE,
     OWN,
@@ -24,6 +24,7 @@ from tests.compat.mixed_coordination import (
     begin,
     both_of,
     coordinate,
+    coordinated_cluster,
     hold_markers,
     hold_records,
     let_go,
@@ -37,7 +38,6 @@ from tests.compat.mixed_coordination import (
 from tests.integration.isolation import values_of
 from tests.integration.load import await_in_sync
 from tests.raw_transactions import RawProducer
-from tests.steady import LASTING
 from tests.waiting import awaited, eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.slowest, pytest.mark.timeout(900)]
@@ -51,9 +51,7 @@ FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 @pytest.fixture(scope="module", params=real_kafka.versions(("2.8.2", "2.3"), ("1.1.1", "1.1")))
 def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
     version, protocol = request.param
-    real_kafka.require(version)
-    with mixed_cluster(version, protocol, tmp_path_factory.mktemp("transactions"), LASTING) as cluster:
-        cluster.create_transaction_topic(THEIRS, BESIDE)
+    with coordinated_cluster(version, protocol, tmp_path_factory.mktemp("transactions")) as cluster:
         yield cluster
 
 

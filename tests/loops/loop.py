@@ -13,6 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat.client_programs import PREPARE, MissingError, Program, streams_copy
 from tests.compat.told import await_told
+from tests.compat.trickle import Trickle
 from tests.loops.copier import Copier
 from tests.waiting import eventually
 
@@ -204,6 +205,22 @@ def loops_of(
         create(topics)
         await_told(zk, bootstrap, topics)
         yield found
+
+
+@contextmanager
+def fed(bootstrap: str, loops: Sequence[Loop]) -> Iterator[None]:
+    """Start them, and have records come while the block runs; then each is to be copied once and in its order."""
+    trickle = Trickle(bootstrap, [loop.source for loop in loops])
+    try:
+        for loop in loops:
+            loop.start()
+        yield
+    finally:
+        trickle.stop()
+    assert trickle.errors == []
+    for loop in loops:
+        came = loop.finish()
+        assert {key.decode() for keys in came.values() for key in keys} == trickle.acknowledged[loop.source]
 
 
 def topics_of(loops: Iterable[Loop]) -> list[str]:

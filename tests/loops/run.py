@@ -16,13 +16,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
-from tests.compat.trickle import Trickle
 from tests.faults.proxy import Proxy
 from tests.faults.schedule import Step
 from tests.histories import nemesis
 from tests.histories.nemesis import OurStage, Stage
 from tests.loops.harm import KINDS, WITHOUT_DOORS, Harmer, harms, speaker_of
-from tests.loops.loop import BY_GROUP, BY_PARTITION, PARTITIONS, Loop, loops_of
+from tests.loops.loop import BY_GROUP, BY_PARTITION, PARTITIONS, Loop, fed, loops_of
 from tests.loops.mixed_stage import MixedStage
 from tests.waiting import eventually
 
@@ -59,20 +58,12 @@ def play(
     stage: Stage, doors: Sequence[Proxy], copying: Sequence[Loop], seed: int, plan: Iterator[Step], until: float
 ) -> None:
     """Play the plan to its end, or until that ``time.monotonic()``; then look at everything."""
-    trickle = Trickle(stage.bootstrap, [loop.source for loop in copying])
-    try:
-        for loop in copying:
-            loop.start()
+    with fed(stage.bootstrap, copying):
         for loop in copying:
             loop.goes_on()
         _disturb(stage, doors, copying, seed, plan, until)
         nemesis.settle(stage)
-    finally:
-        trickle.stop()
-    assert trickle.errors == []
     for loop in copying:
-        came = loop.finish()
-        assert {key.decode() for keys in came.values() for key in keys} == trickle.acknowledged[loop.source]
         started = sum(copier.started for copier in loop.copiers)
         print(
             f"{loop.client}: {sum(loop.counts)} records copied once by {started} processes; it hung {loop.hung} times"

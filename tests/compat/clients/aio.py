@@ -158,27 +158,7 @@ async def copy(bootstrap: str, source: str, sink: str, name: str) -> None:
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=name)
     await consumer.start()
     await producer.start()
-    ended, first = stdin_ended(), True
-    try:
-        while not ended.is_set():
-            polled = await consumer.getmany(timeout_ms=100)
-            if not polled:
-                continue
-            await producer.begin_transaction()
-            for place, messages in polled.items():
-                sent = [await producer.send(sink, m.value, m.key, place.partition) for m in messages]
-                await asyncio.gather(*sent)
-            await producer.send_offsets_to_transaction({tp: ms[-1].offset + 1 for tp, ms in polled.items()}, name)
-            if first:
-                await producer.abort_transaction()
-                for place, messages in polled.items():
-                    consumer.seek(place, messages[0].offset)
-            else:
-                await producer.commit_transaction()
-            first = False
-    finally:
-        await consumer.stop()
-        await producer.stop()
+    await _copy_on(consumer, producer, sink, name)
 
 
 async def copy_one(bootstrap: str, source: str, sink: str, name: str, partition: int) -> None:
@@ -196,18 +176,26 @@ async def copy_one(bootstrap: str, source: str, sink: str, name: str, partition:
     await consumer.start()
     consumer.assign([place])
     consumer.seek(place, await consumer.committed(place) or 0)
+    await _copy_on(consumer, producer, sink, name)
+
+
+async def _copy_on(consumer: AIOKafkaConsumer, producer: AIOKafkaProducer, sink: str, name: str) -> None:
+    """Copy what comes until stdin ends, the first time in vain; then end both."""
     ended, first = stdin_ended(), True
     try:
         while not ended.is_set():
-            messages = (await consumer.getmany(timeout_ms=100)).get(place, [])
-            if not messages:
+            polled = await consumer.getmany(timeout_ms=100)
+            if not polled:
                 continue
             await producer.begin_transaction()
-            await asyncio.gather(*[await producer.send(sink, m.value, m.key, partition) for m in messages])
-            await producer.send_offsets_to_transaction({place: messages[-1].offset + 1}, name)
+            for place, messages in polled.items():
+                sent = [await producer.send(sink, m.value, m.key, place.partition) for m in messages]
+                await asyncio.gather(*sent)
+            await producer.send_offsets_to_transaction({tp: ms[-1].offset + 1 for tp, ms in polled.items()}, name)
             if first:
                 await producer.abort_transaction()
-                consumer.seek(place, messages[0].offset)
+                for place, messages in polled.items():
+                    consumer.seek(place, messages[0].offset)
             else:
                 await producer.commit_transaction()
             first = False

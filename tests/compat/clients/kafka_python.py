@@ -1,6 +1,7 @@
 """kafka-python; see README.md here."""
 
 import logging
+from typing import Any
 
 import kafka
 
@@ -101,27 +102,7 @@ def copy(bootstrap: str, source: str, sink: str, name: str) -> None:
     )
     producer = _transactional(bootstrap, name)
     producer.init_transactions()
-    ended, first = stdin_ended(), True
-    while not ended.is_set():
-        polled = consumer.poll(timeout_ms=100)
-        if not polled:
-            continue
-        producer.begin_transaction()
-        for place, messages in polled.items():
-            for message in messages:
-                producer.send(sink, message.value, message.key, partition=place.partition)
-        offsets = {tp: kafka.OffsetAndMetadata(ms[-1].offset + 1, "", -1) for tp, ms in polled.items()}
-        producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
-        if first:
-            producer.flush(FLUSH_S)
-            producer.abort_transaction()
-            for place, messages in polled.items():
-                consumer.seek(place, messages[0].offset)
-        else:
-            producer.commit_transaction()
-        first = False
-    consumer.close()
-    producer.close()
+    _copy_on(consumer, producer, sink)
 
 
 def copy_one(bootstrap: str, source: str, sink: str, name: str, partition: int) -> None:
@@ -138,20 +119,27 @@ def copy_one(bootstrap: str, source: str, sink: str, name: str, partition: int) 
     )
     consumer.assign([place])
     consumer.seek(place, consumer.committed(place) or 0)
+    _copy_on(consumer, producer, sink)
+
+
+def _copy_on(consumer: Any, producer: Any, sink: str) -> None:
+    """Copy what comes until stdin ends, the first time in vain; then end both."""
     ended, first = stdin_ended(), True
     while not ended.is_set():
-        messages = consumer.poll(timeout_ms=100).get(place)
-        if not messages:
+        polled = consumer.poll(timeout_ms=100)
+        if not polled:
             continue
         producer.begin_transaction()
-        for message in messages:
-            producer.send(sink, message.value, message.key, partition=partition)
-        offsets = {place: kafka.OffsetAndMetadata(messages[-1].offset + 1, "", -1)}
+        for place, messages in polled.items():
+            for message in messages:
+                producer.send(sink, message.value, message.key, partition=place.partition)
+        offsets = {tp: kafka.OffsetAndMetadata(ms[-1].offset + 1, "", -1) for tp, ms in polled.items()}
         producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
         if first:
             producer.flush(FLUSH_S)
             producer.abort_transaction()
-            consumer.seek(place, messages[0].offset)
+            for place, messages in polled.items():
+                consumer.seek(place, messages[0].offset)
         else:
             producer.commit_transaction()
         first = False

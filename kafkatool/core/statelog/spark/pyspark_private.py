@@ -56,20 +56,27 @@ def failures() -> tuple[type[Exception], ...]:
     """Return what a call into the JVM raises: after SQL in this process some of Java's errors are pyspark's own."""
     from py4j.protocol import Py4JError
 
-    captured = sys.modules.get("pyspark.errors.exceptions.captured")
-    return (Py4JError, OSError) if captured is None else (Py4JError, OSError, captured.CapturedException)
+    return (Py4JError, OSError, *_captured())
 
 
 def is_told_by_java(error: BaseException | None) -> bool:
     """Tell an exception that the JVM tells of from the loss of the JVM."""
     from py4j.protocol import Py4JJavaError
 
-    return isinstance(error, Py4JJavaError) or hasattr(error, "_stackTrace")
+    return isinstance(error, (Py4JJavaError, *_captured()))
 
 
-def java_trace(error: Exception) -> str:
+def java_trace(error: Any) -> str:
     """Return the stack traces of an exception that the JVM tells of; those of py4j's error are fetched from it."""
-    return getattr(error, "_stackTrace", None) or str(error).replace("\n: ", "\n")
+    if isinstance(error, _captured()):
+        return str(error._stackTrace)
+    return str(error).replace("\n: ", "\n")
+
+
+def _captured() -> tuple[Any, ...]:
+    """Return pyspark's own errors, if it can have raised any: their module comes with SQL."""
+    module = sys.modules.get("pyspark.errors.exceptions.captured")
+    return () if module is None else (module.CapturedException,)
 
 
 def java_context(context: Any) -> Any:

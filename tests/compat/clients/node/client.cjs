@@ -133,29 +133,34 @@ async function transactions(bootstrap) {
   }
 }
 
+// Copies a batch in a transaction with the offset of its group; the first one is taken back.
+function copying(producer, source, sink, consumerGroupId) {
+  let first = true
+  return async ({ partition, messages }, resolveOffset) => {
+    const transaction = await producer.transaction()
+    await transaction.send({ topic: sink, messages: messages.map(({ key, value }) => ({ key, value, partition })) })
+    const offset = `${Number(messages.at(-1).offset) + 1}`
+    await transaction.sendOffsets({ consumerGroupId, topics: [{ topic: source, partitions: [{ partition, offset }] }] })
+    if (first) {
+      first = false
+      await transaction.abort() // what is not resolved is read again
+    } else {
+      await transaction.commit()
+      resolveOffset(messages.at(-1).offset)
+    }
+  }
+}
+
 async function copy(bootstrap, source, sink, groupId) {
   const producer = await transactional(bootstrap, groupId)
   const consumer = connect(bootstrap).consumer({ groupId })
   await consumer.connect()
   await consumer.subscribe({ topics: [source], fromBeginning: true })
-  let first = true
+  const copyBatch = copying(producer, source, sink, groupId)
   await consumer.run({
     autoCommit: false,
     eachBatchAutoResolve: false,
-    eachBatch: async ({ batch: { partition, messages }, resolveOffset }) => {
-      const transaction = await producer.transaction()
-      await transaction.send({ topic: sink, messages: messages.map(({ key, value }) => ({ key, value, partition })) })
-      const offset = `${Number(messages.at(-1).offset) + 1}`
-      const topics = [{ topic: source, partitions: [{ partition, offset }] }]
-      await transaction.sendOffsets({ consumerGroupId: groupId, topics })
-      if (first) {
-        first = false
-        await transaction.abort() // what is not resolved is read again
-      } else {
-        await transaction.commit()
-        resolveOffset(messages.at(-1).offset)
-      }
-    },
+    eachBatch: ({ batch, resolveOffset }) => copyBatch(batch, resolveOffset),
   })
   await stdinEnded()
   await consumer.disconnect()
@@ -177,27 +182,13 @@ async function copyOne(bootstrap, source, sink, name, number) {
   consumer.on(consumer.events.CRASH, ({ payload }) => end(payload.error))
   await consumer.connect()
   await consumer.subscribe({ topics: [source], fromBeginning: true })
-  const copyBatch = async (messages, resolveOffset) => {
-    const transaction = await producer.transaction()
-    const partition = Number(number)
-    await transaction.send({ topic: sink, messages: messages.map(({ key, value }) => ({ key, value, partition })) })
-    const offset = `${Number(messages.at(-1).offset) + 1}`
-    await transaction.sendOffsets({ consumerGroupId: name, topics: [{ topic: source, partitions: [{ partition, offset }] }] })
-    if (first) {
-      first = false
-      await transaction.abort() // what is not resolved is read again
-    } else {
-      await transaction.commit()
-      resolveOffset(messages.at(-1).offset)
-    }
-  }
-  let first = true
+  const copyBatch = copying(producer, source, sink, name)
   await consumer.run({
     autoCommit: false,
     eachBatchAutoResolve: false,
-    eachBatch: async ({ batch: { partition, messages }, resolveOffset }) => {
-      if (partition === Number(number)) await copyBatch(messages, resolveOffset).catch(end)
-      else resolveOffset(messages.at(-1).offset)
+    eachBatch: async ({ batch, resolveOffset }) => {
+      if (batch.partition === Number(number)) await copyBatch(batch, resolveOffset).catch(end)
+      else resolveOffset(batch.messages.at(-1).offset)
     },
   })
   await stdinEnded()

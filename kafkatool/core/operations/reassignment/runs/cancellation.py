@@ -107,15 +107,17 @@ class Cancellation:
 
     def _carry_out(self, client: "ClusterClient | None", timeout_s: float | None) -> Iterator[Event]:
         terms = self._terms
+        unread: RefusedError | None = None
         try:
             RunState.read(self._files.state, self._plan)
         except RefusedError as e:
             if not isinstance(e.__cause__, FileNotFoundError):
                 if terms.rollback and terms.throttle is not None:
                     raise  # there is no place to note the throttle
-                self._begun = True
-                yield events.NotCancelled(e)
+                unread = e
         self._begun = True
+        if unread is not None:
+            yield events.NotCancelled(unread)
         if moved := status.find_requested(self._zk, self._plan):
             yield events.MovedByRequest(tuple(sorted(moved)))
         ended = yield from self._stop(timeout_s, client)

@@ -66,7 +66,7 @@ class Run:
     ) -> None:
         self._zk, self._plan, self._files = zk, plan, files
         self._name_of, self._on_progress = name_of, on_progress
-        self._own_throttles, self._topics = RunThrottles(zk, plan), {p.topic for p in plan}
+        self._own_throttles = RunThrottles(zk, plan)
         self._moves = plan  # what this run is to achieve of the plan
         self._state: RunState | None = None  # what the state file says, once it is this run's
         self._rates: Mapping[int, Mapping[str, str]] | None = None  # that stood on brokers; None: not known
@@ -247,7 +247,7 @@ class Run:
         """Leave the state file for --resume."""
         throttled, moving, unseen = bool(state.throttles), True, None
         try:
-            moving = not read_cluster(self._zk, self._topics, states=False).moving.isdisjoint(self._moves)
+            moving = not read_cluster(self._zk, self._own_throttles.topics, states=False).moving.isdisjoint(self._moves)
             if throttled and not moving:
                 yield from self._own_throttles.restore(state)
                 throttled = False
@@ -300,7 +300,7 @@ class Run:
         run = self._files.unfinished_run(self._plan)
         try:
             found, carried_out = self._look(run, preserve_throttles=True)
-            throttled = bool(throttles.plan_removal(self._zk, self._topics))
+            throttled = bool(throttles.plan_removal(self._zk, self._own_throttles.topics))
         except ZooKeeperError:
             return LeftWaiting(None, self._files.is_carried_out(), throttled=False)
         return LeftWaiting(found, carried_out, throttled)

@@ -29,15 +29,15 @@ def rate_begun(zk: ZooKeeper, plan: Moves, files: RunFiles) -> int | None:
 
 
 class RunThrottles:
-    """The rates and lists that runs of one plan have set, over one session."""
+    """The rates and lists that runs of one plan have set, over one session. ``topics``: those of the plan."""
 
     def __init__(self, zk: ZooKeeper, plan: Moves) -> None:
         self._zk, self._plan = zk, plan
-        self._topics = {p.topic for p in plan}
+        self.topics = {p.topic for p in plan}
 
     def has_lists(self) -> bool:
         """Tell whether a topic of the plan has lists of throttled replicas, as a run sets them."""
-        return bool(self._topics.intersection(throttles.listed_topics(self._zk)))
+        return bool(self.topics.intersection(throttles.listed_topics(self._zk)))
 
     def read_rates(self) -> Mapping[int, Mapping[str, str]] | None:
         """Read what each broker has; None: that may not be read."""
@@ -104,5 +104,5 @@ class RunThrottles:
 
     def _plan_removal(self) -> list[ConfigWrite]:
         """Plan to take off rates and lists; without lists of the plan's topics the rates are not this plan's."""
-        removal = throttles.plan_removal(self._zk, self._topics)
+        removal = throttles.plan_removal(self._zk, self.topics)
         return [] if all(write.entity_type == "brokers" for write in removal) else removal
