@@ -35,34 +35,41 @@ class Desk:
         self._room = bytearray(_LARGEST_BYTES)
         self._waiting = selectors.DefaultSelector()
         self.seats: list[socket.socket] = []
-        for _ in range(seats):
+        self._asked_at = dict.fromkeys(range(seats), time.monotonic())
+        for number in range(seats):
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self._waiting.register(ours, selectors.EVENT_READ)
+            self._waiting.register(ours, selectors.EVENT_READ, number)
             self.seats.append(theirs)
         threading.Thread(target=self._serve, daemon=True, name="desk").start()
+
+    def asked_at(self, seat: int) -> float | None:
+        """Return when somebody there asked last, by the monotonic clock; None: it is empty."""
+        return self._asked_at.get(seat)
 
     def _serve(self) -> None:
         try:
             while self._waiting.get_map():
                 for known, _ in self._waiting.select():
-                    self._serve_one(cast("socket.socket", known.fileobj))
+                    self._serve_one(cast("socket.socket", known.fileobj), known.data)
         finally:
             for known in list(self._waiting.get_map().values()):  # who asks is not left waiting
-                self._leave(cast("socket.socket", known.fileobj))
+                self._leave(cast("socket.socket", known.fileobj), known.data)
             self._waiting.close()
 
-    def _serve_one(self, seat: socket.socket) -> None:
+    def _serve_one(self, seat: socket.socket, number: int) -> None:
         try:
             if size := seat.recv_into(self._room):
+                self._asked_at[number] = time.monotonic()
                 seat.send(self._answer(memoryview(self._room)[:size]))
                 return
         except OSError:  # its process was ended
             pass
-        self._leave(seat)
+        self._leave(seat, number)
 
-    def _leave(self, seat: socket.socket) -> None:
+    def _leave(self, seat: socket.socket, number: int) -> None:
         self._waiting.unregister(seat)
         seat.close()
+        del self._asked_at[number]
 
     def _answer(self, asked: memoryview) -> bytes:
         what, arguments, more = orjson.loads(asked)
