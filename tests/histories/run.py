@@ -115,8 +115,7 @@ class Run:
                 raise self._troubles[0]
             nemesis.settle(self._stage)
             keys = self.keys.all() + (list(workload.OUTPUTS) if self._cell.transactional else [])
-            groups = [workload.GROUP] if self._cell.via == "subscribe" else []
-            groups += [f"transformers-{WORKERS}"] if self._cell.transactional else []
+            groups = workload.groups_of(WORKERS, self._cell)
             read_everything(self._stage.bootstrap, self._cell, self._writer, keys, groups)
 
     def _thread(self, name: str, what: Any, *arguments: Any) -> threading.Thread:

@@ -12,8 +12,18 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from tests.histories.clients.librdkafka import Cell, Ended, Runs
+from tests.histories.crew import PROCESSES
 from tests.histories.history import FAIL, INFO, OK, Process
-from tests.histories.workload import ACTIVE, OUTPUTS, VALUES_A_COMPACTED_KEY, VALUES_A_KEY, Keys, Worker, draw_place
+from tests.histories.workload import (
+    ACTIVE,
+    OUTPUTS,
+    VALUES_A_COMPACTED_KEY,
+    VALUES_A_KEY,
+    Keys,
+    Worker,
+    draw_place,
+    groups_of,
+)
 
 _SIGMAS = 5
 _LINES = 20_000
@@ -355,7 +365,7 @@ def test_a_third_of_the_workers_of_transactions_consume_transform_and_produce(nu
         assert group is None
         assert all(len(part) == 4 for value in transactions for part in value if part[0] == "send"), "no source"
         return
-    assert group == "transformers-24"
+    assert group == "transformers-0"
     assert any(len(value) > 2 for value in transactions)
     for value in transactions:
         assert [part[0] for part in value] == ["poll", *["send"] * (len(value) - 2), "offsets"]
@@ -364,6 +374,30 @@ def test_a_third_of_the_workers_of_transactions_consume_transform_and_produce(nu
         assert not {key for key, _ in polled} & set(OUTPUTS), "and is none that had become one"
         assert {part[1] for part in value[1:-1]} <= set(OUTPUTS)
         assert value[-1][1] == {key: pairs[-1][0] + 1 for key, pairs in value[0][1].items()}
+
+
+@pytest.mark.spec("HIS-42")
+def test_who_subscribes_is_in_a_group_of_few_whose_members_are_of_several_processes() -> None:
+    """In one of 24, each of which takes other keys now and then, nobody would have a key for long."""
+    for cell, sizes in (
+        (Cell("assign", "idempotent"), {}),
+        (Cell("subscribe", "plain"), {f"members-{n}": 6 for n in range(4)}),
+        (Cell("assign", "transactional"), {f"transformers-{n}": 4 for n in range(2)}),
+        (
+            Cell("subscribe", "transactional"),
+            {f"members-{n}": 4 for n in range(4)} | {f"transformers-{n}": 4 for n in range(2)},
+        ),
+    ):
+        assert groups_of(24, cell) == sorted(sizes)
+        of_processes: dict[str, set[int]] = {}
+        members: Counter[str] = Counter()
+        for number in range(24):
+            _, cluster = played(cell, number=number, lines=20)
+            if (group := cluster.connections[0]["group"]) is not None:
+                members[group] += 1
+                of_processes.setdefault(group, set()).add(number % PROCESSES)
+        assert members == sizes
+        assert all(len(of_group) >= PROCESSES - 1 for of_group in of_processes.values())
 
 
 @pytest.mark.spec("HIS-10", "HIS-42")

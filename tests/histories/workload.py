@@ -14,7 +14,7 @@ from tests.histories.history import FAIL, INFO, OK, Process
 ACTIVE: Final = 8
 VALUES_A_KEY: Final = 256  # then another takes its place
 VALUES_A_COMPACTED_KEY: Final = 1024
-GROUP: Final = "members"
+_MEMBERS, _TRANSFORMERS = 6, 12  # workers in a row whose members, and whose transformers, are a group
 COMMIT, ABORT, LEAVE = "commit", "abort", "leave"  # how a transaction is meant to end; LEAVE: by its time-out
 OUTPUTS: Final = (1_000_000, 1_000_001)  # keys that consume-transform-produce writes to, and nobody else
 _SOURCES_A_TRANSACTION: Final = 6
@@ -79,6 +79,29 @@ def draw_place(chance: random.Random) -> int:
     return chance.choices(range(ACTIVE), [1 << n for n in range(ACTIVE)])[0]
 
 
+def group_of(number: int, *, transforming: bool) -> str:
+    """Return the group of the worker with that number. Those of one group are of several processes.
+
+    A group in which many subscribe anew, each for itself, is never done with sharing: so there are several, of few.
+    """
+    return f"transformers-{number // _TRANSFORMERS}" if transforming else f"members-{number // _MEMBERS}"
+
+
+def transforms(number: int, cell: Cell) -> bool:
+    """Tell whether the worker with that number consumes, transforms and produces."""
+    return cell.transactional and number % 3 == 2
+
+
+def groups_of(workers: int, cell: Cell) -> list[str]:
+    """Return the groups of so many workers."""
+    found = {
+        group_of(number, transforming=own)
+        for number in range(workers)
+        if (own := transforms(number, cell)) or cell.via == "subscribe"
+    }
+    return sorted(found)
+
+
 class Drawn(Protocol):
     """What workers take keys and values from: a run's Keys, or those in another process."""
 
@@ -117,7 +140,7 @@ class Worker:
             int, int
         ] = {}  # of each key: the newest value that was sent and not polled here, newest last
         self._used: dict[int, None] = {}  # the keys that this process sent to or polled of, newest last
-        self._transforms = cell.transactional and number % 3 == 2
+        self._transforms = transforms(number, cell)
         self._subscribes = cell.via == "subscribe" or self._transforms
         self._outputs: Sequence[int] = OUTPUTS
         self._transactional_id = f"{seed}-{number}"
@@ -135,7 +158,7 @@ class Worker:
     # --- processes
 
     def _open(self) -> None:
-        group = (f"transformers-{self._workers}" if self._transforms else GROUP) if self._subscribes else None
+        group = group_of(self._process % self._workers, transforming=self._transforms) if self._subscribes else None
         made = kafka_python.KafkaPython if self._cell.client == kafka_python.NAME else self._connect
         try:
             self._client = made(

@@ -208,8 +208,8 @@ def test_who_subscribes_names_its_group_in_each_operation_and_its_member_where_i
     subscribed.do(["poll"])
     subscribed.ask()
     subscribed.crash()
-    assert [(one.f, one.group) for one in subscribed.operations if one.f == "subscribe"] == [("subscribe", "members")]
-    assert {one.group for one in subscribed.operations} == {"members"}
+    assert [(one.f, one.group) for one in subscribed.operations if one.f == "subscribe"] == [("subscribe", "members-0")]
+    assert {one.group for one in subscribed.operations} == {"members-0"}
     assert [one.member for one in subscribed.operations] == [None, None, "m", "m", "m"]
     assigned = Hands(subscribed.library, tmp_path / "assigned", Cell("assign", "plain"))
     assigned.do(["poll"])
@@ -233,8 +233,8 @@ def test_ends_are_told_with_their_isolation_and_committed_offsets_with_their_gro
         told = subscribed.ask()
         found[told.f] = (told.type, told.isolation, told.group, told.value[X], subscribed.asked[0])
     assert found == {
-        "ends": (OK, "read_uncommitted", "members", [0, 3], "ends"),
-        "committed": (OK, None, "members", 2, "members"),
+        "ends": (OK, "read_uncommitted", "members-0", [0, 3], "ends"),
+        "committed": (OK, None, "members-0", 2, "members-0"),
     }
 
 
