@@ -16,7 +16,7 @@ from kafkatool.core.errors import NoNodeError
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.faults.proxy import Proxy, broker_of
-from tests.faults.schedule import Fault, Step
+from tests.faults.schedule import CUT_OFF, Fault, Step
 from tests.faults.torn import tear
 from tests.histories.power.brokers import PoweredCluster
 from tests.histories.power.control import Troubles
@@ -138,7 +138,9 @@ class World:
                 self.cluster.stop_broker(fault.broker)
             case "freeze":
                 os.kill(self._pid(fault.broker), signal.SIGSTOP)
-                if fault.variant == "expired":
+                if fault.variant == CUT_OFF:
+                    self.doors[fault.broker].cut()
+                if fault.variant != "short":
                     self._await_gone(fault.broker)
             case "zookeeper":
                 self._zookeeper().stop(gentle=False)
@@ -183,6 +185,8 @@ class World:
                 for broker_id in BROKERS:
                     self.cluster.start_broker(broker_id)
             case "freeze":
+                if fault.variant == CUT_OFF:
+                    self.doors[fault.broker].heal()
                 os.kill(self._pid(fault.broker), signal.SIGCONT)
                 self._await_back(fault.broker)
             case "zookeeper":

@@ -6,21 +6,20 @@ and what they had begun is never answered, but the run goes on.
 
 import multiprocessing
 import os
+import socket
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from multiprocessing.managers import BaseManager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
-from kafkatool.broker.embedded.ports import HOST
 from tests.histories.clients import facts
 from tests.histories.clients.librdkafka import Cell, warnings_in
-from tests.histories.history import Process
+from tests.histories.desk import Desk, Seat
 from tests.histories.workload import Keys, Worker
 from tests.histories.writer import HistoryWriter
 
@@ -49,18 +48,16 @@ class Crew:
 
     def __init__(self, task: Task, keys: Keys, writer: HistoryWriter) -> None:
         self._leaving_s = task.leaving_s
-        shared = BaseManager(address=(HOST, 0), ctx=_SPAWN)
-        shared.register("keys", callable=lambda: keys, exposed=("draw", "value", "active"))
-        shared.register("writer", callable=lambda: writer, exposed=("write",))
-        server: Any = shared.get_server()  # not stopped: at its end it would take sys.stdout from whoever has it
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        seats = Desk(keys, writer, task.workers).seats
         self._members: list[tuple[SpawnProcess, Connection]] = []
-        for number in range(PROCESSES):
+        for first in range(PROCESSES):
             theirs, ours = _SPAWN.Pipe(duplex=False)
-            numbers = range(number, task.workers, PROCESSES)
-            process = _SPAWN.Process(target=_work, args=(task, numbers, server.address, theirs), daemon=True)
+            seated = {number: seats[number] for number in range(first, task.workers, PROCESSES)}
+            process = _SPAWN.Process(target=_work, args=(task, seated, theirs), daemon=True)
             process.start()
             theirs.close()
+            for seat in seated.values():
+                seat.close()
             self._members.append((process, ours))
 
     @property
@@ -91,27 +88,8 @@ class Crew:
             process.join()
 
 
-class _Writer:
-    """The run's history, from another process."""
-
-    def __init__(self, shared: Any) -> None:
-        self._shared = shared
-
-    def write(self, process: Process, kind: str, f: str, value: Any = None, **more: Any) -> None:
-        """Append a line there; returns when it is in the file."""
-        self._shared.write(process, kind, f, value, **more)
-
-    def now(self) -> int:
-        """Return the time, which all processes of a machine have in common."""
-        return time.monotonic_ns()
-
-
-def _work(task: Task, numbers: Sequence[int], address: Any, until_closed: Connection) -> None:
-    """Let these workers work until the run closes its end, or is gone; ends this process."""
-    shared = BaseManager(address=address, ctx=_SPAWN)
-    shared.register("keys")
-    shared.register("writer")
-    shared.connect()
+def _work(task: Task, seated: Mapping[int, socket.socket], until_closed: Connection) -> None:
+    """Let the workers of these numbers work until the run closes its end, or is gone; ends this process."""
     stop = threading.Event()
     errors: list[BaseException] = []
 
@@ -121,17 +99,16 @@ def _work(task: Task, numbers: Sequence[int], address: Any, until_closed: Connec
         return dict(facts.ask_committed(task.bootstrap, what, keys))
 
     def run(number: int) -> None:
-        members: Any = shared
+        desk = Seat(seated[number])
         try:
-            keys, writer = members.keys(), _Writer(members.writer())
-            Worker(number, task.workers, task.seed, task.bootstrap, task.cell, keys, writer, ask).run(stop)
+            Worker(number, task.workers, task.seed, task.bootstrap, task.cell, desk, desk, ask).run(stop)
         except BaseException as e:  # noqa: BLE001  # a worker's end is the run's
             traceback.print_exc()
             errors.append(e)
             stop.set()
 
     with warnings_in(task.warned):
-        threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in numbers]
+        threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in seated]
         for thread in threads:
             thread.start()
         with suppress(EOFError, OSError):

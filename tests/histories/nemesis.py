@@ -74,6 +74,11 @@ class OurStage:
         self._world.up()
 
     @property
+    def notes(self) -> Sequence[str]:
+        """Return what could not be done to the brokers."""
+        return self._world.notes
+
+    @property
     def proxies(self) -> Sequence[Proxy]:
         """Return the brokers' doors, whether they know frames or not."""
         return list(self._world.doors.values())
@@ -177,14 +182,18 @@ class KafkaStage:
 
 
 def play(stage: Stage, step: Step, number: int, writer: HistoryWriter) -> None:
-    """Do a step's faults for as long as they last, and mend them; both are lines of the history."""
+    """Do a step's faults for as long as they last, and mend them; both are lines of the history.
+
+    Where all brokers lose their power, the second one says before which line they were down: so much may be lost.
+    """
     kinds = [f"{fault.kind} {fault.broker}" for fault in step.faults]
     writer.write("nemesis", "info", "fault", {"step": number, "begins": True, "faults": kinds})
     stage.begin(step)
+    down = {"down": writer.count} if any(fault.kind == "power cut all" for fault in step.faults) else {}
     over = time.monotonic() + step.seconds
     eventually(lambda: time.monotonic() > over, "time to pass", step.seconds + 60)
     stage.end(step)
-    writer.write("nemesis", "info", "fault", {"step": number, "begins": False, "faults": kinds})
+    writer.write("nemesis", "info", "fault", {"step": number, "begins": False, "faults": kinds, **down})
     if step.settle:
         await_in_sync(stage.zk, seconds=_PATIENCE_S)
 

@@ -73,7 +73,7 @@ class Run:
     ) -> None:
         self._kinds, self._least = kinds, least
         self._stage, self._seed, self._cell, self._steps = stage, seed, cell, steps
-        self._keys = workload.Keys(compacted=cell.compacted)
+        self.keys = workload.Keys(compacted=cell.compacted)
         self._file = file
         self._writer = HistoryWriter(file, header(seed, stage, cell, steps))
         self._calm = threading.Event()  # no more faults
@@ -84,11 +84,11 @@ class Run:
     def play(self, operations: int, pause_s: float) -> None:
         """Let so many operations be done while faults come and go; then read everything."""
         with self._writer, warnings_in(self._file.with_name("clients.log")):
-            self._create_topics()
+            self.create_topics()
             if self._cell.transactional:
                 self._create_topic(workload.OUTPUTS[0])
             nemesis.settle(self._stage)
-            upkeep = Upkeep(self._stage, self._seed, self._keys, self._writer, compacted=self._cell.compacted)
+            upkeep = Upkeep(self._stage, self._seed, self.keys, self._writer, compacted=self._cell.compacted)
             threads = [
                 self._thread("creating topics", self._go_on_creating),
                 self._thread("upkeep", upkeep.go_on, self._stop),
@@ -100,7 +100,7 @@ class Run:
             warned = self._file.with_name("clients.log")
             task = Task(WORKERS, self._seed, self._stage.bootstrap, self._cell, warned, LEAVING_S)
             try:
-                with Crew(task, self._keys, self._writer) as crew:
+                with Crew(task, self.keys, self._writer) as crew:
                     try:
                         self._disturb(crew, 2 * operations, pause_s)
                     finally:
@@ -114,7 +114,7 @@ class Run:
             if self._troubles:
                 raise self._troubles[0]
             nemesis.settle(self._stage)
-            keys = self._keys.all() + (list(workload.OUTPUTS) if self._cell.transactional else [])
+            keys = self.keys.all() + (list(workload.OUTPUTS) if self._cell.transactional else [])
             groups = [workload.GROUP] if self._cell.via == "subscribe" else []
             groups += [f"transformers-{WORKERS}"] if self._cell.transactional else []
             read_everything(self._stage.bootstrap, self._cell, self._writer, keys, groups)
@@ -130,8 +130,9 @@ class Run:
             self._calm.set()
             self._stop.set()
 
-    def _create_topics(self) -> None:
-        while self._created < (max(self._keys.all()) + 1 + _AHEAD) // values.PARTITIONS:
+    def create_topics(self) -> None:
+        """Make the topics that are needed next: so they are made through the run, as keys retire."""
+        while self._created < (max(self.keys.all()) + 1 + _AHEAD) // values.PARTITIONS:
             self._create_topic(self._created * values.PARTITIONS)
             self._created += 1
 
@@ -141,7 +142,7 @@ class Run:
     def _go_on_creating(self) -> None:
         while not self._stop.wait(0.1):
             try:
-                self._create_topics()
+                self.create_topics()
             except (KafkatoolError, AssertionError):
                 continue  # ZooKeeper is away
 
@@ -244,6 +245,17 @@ def _cell(given: argparse.Namespace) -> Cell:
     )
 
 
+def unused(text: str) -> Path:
+    """Return a directory that is not there yet, or holds nothing. Raises ArgumentTypeError."""
+    directory = Path(text)
+    try:
+        if not directory.exists() or not any(directory.iterdir()):
+            return directory
+    except OSError as e:
+        raise argparse.ArgumentTypeError(f"{text}: {e.strerror}") from e
+    raise argparse.ArgumentTypeError(f"{text} is not empty: a run is kept in a directory of its own")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/history-run", description=__doc__)
     parser.add_argument(
@@ -272,7 +284,7 @@ def main() -> int:
         default=librdkafka.NAME,
         help="who works (%(default)s); kafka-python's are assigned their keys, of which none is compacted",
     )
-    parser.add_argument("--keep", type=Path, help="where to leave everything, clean or not")
+    parser.add_argument("--keep", type=unused, metavar="DIR", help="where to leave everything, clean or not")
     given = parser.parse_args()
     end_if_frozen()
     if given.client == kafka_python.NAME:  # all that it does of these

@@ -46,34 +46,42 @@ def owners(versions: Versions) -> Iterator[Finding]:
                     break
 
 
+class _Highest(NamedTuple):
+    """The highest offset up to a moment, and the last line that told it."""
+
+    offset: int
+    line: int
+
+
 class _Series:
     """The highest offset of commits up to a moment, by line or by time."""
 
     def __init__(self) -> None:
         self._lines: list[int] = []
         self._times: list[int] = []
-        self._highest: list[int] = []
+        self._highest: list[_Highest] = []
         self._offsets: list[int] = []
 
     def add(self, line: int, time: int, offset: int) -> None:
         self._lines.append(line)
         self._times.append(time)
         self._offsets.append(offset)
-        self._highest.append(max(offset, self._highest[-1] if self._highest else offset))
+        highest = self._highest[-1] if self._highest else None
+        self._highest.append(highest if highest and highest.offset > offset else _Highest(offset, line))
 
-    def before_line(self, line: int) -> int | None:
+    def before_line(self, line: int) -> _Highest | None:
         return self._at(bisect_left(self._lines, line))
 
     def before_line_without(self, line: int, own: int) -> int | None:
         """Leave out what was told in one line; from there on it is few that are looked at one by one."""
         until = self.before_line(own)
         at, end = bisect_left(self._lines, own + 1), bisect_left(self._lines, line)
-        return max((each for each in (until, *self._offsets[at:end]) if each is not None), default=None)
+        return max((*self._offsets[at:end], *((until.offset,) if until else ())), default=None)
 
-    def before_time(self, time: int) -> int | None:
+    def before_time(self, time: int) -> _Highest | None:
         return self._at(bisect_left(self._times, time))
 
-    def _at(self, count: int) -> int | None:
+    def _at(self, count: int) -> _Highest | None:
         return self._highest[count - 1] if count else None
 
 
@@ -104,13 +112,13 @@ def committed_offsets(versions: Versions) -> Iterator[Finding]:
                 of = (operation.group, key)
                 at = -1 if offset is None else offset
                 low = committed.low[of].before_line(operation.invoked)
-                if low is not None and at < low:
-                    text = f"group {operation.group} had committed {low} of key {key}; then {offset} was told"
-                    yield Finding("commit-lost", key, text, (operation.completed,))
+                if low is not None and at < low.offset:
+                    text = f"group {operation.group} had committed {low.offset} of key {key}; then {offset} was told"
+                    yield Finding("commit-lost", key, text, (operation.completed, low.line))
                 before = told[of].before_line(operation.invoked)
-                if before is not None and at < before:
-                    text = f"of group {operation.group} and key {key} {before} was told, then {offset}"
-                    yield Finding("commit-backwards", key, text, (operation.completed,))
+                if before is not None and at < before.offset:
+                    text = f"of group {operation.group} and key {key} {before.offset} was told, then {offset}"
+                    yield Finding("commit-backwards", key, text, (operation.completed, before.line))
                 told[of].add(operation.completed, operation.time, at)
     for resume in resumes(versions):
         yield from _judged(versions, committed, resume)
@@ -164,9 +172,9 @@ def _judged(versions: Versions, committed: _Committed, resume: Resume) -> Iterat
     operation, key, at = resume.operation, resume.key, resume.offset
     of, order = (operation.group, key), versions.orders[key]
     low = committed.low[of].before_time(resume.assigned.time)
-    if low is not None and at < low:
-        text = f"group {operation.group} had committed {low} of key {key}; its next owner resumed at {at}"
-        yield Finding("commit-lost", key, text, (operation.completed,))
+    if low is not None and at < low.offset:
+        text = f"group {operation.group} had committed {low.offset} of key {key}; its next owner resumed at {at}"
+        yield Finding("commit-lost", key, text, (operation.completed, low.line))
     high = committed.high[of].before_line_without(operation.completed, operation.invoked)
     own = _committed_itself(operation, resume.part).get(key)
     first = order.place_from(max(high or 0, own or 0, order.start))

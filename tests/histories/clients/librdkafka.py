@@ -10,7 +10,16 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tests.histories.clients.values import TEXT, decode_record, encode, key_of, partition_of, record_key, topic_of
+from tests.histories.clients.values import (
+    TEXT,
+    decode_record,
+    encode,
+    key_of,
+    keys_of,
+    partition_of,
+    record_key,
+    topic_of,
+)
 from tests.histories.history import FAIL, INFO, OK
 from tests.histories.writer import DELETE_RETENTION_MS, Options
 
@@ -117,6 +126,7 @@ class Client:
         transaction_timeout_ms: int | None = None,
         records_a_poll: int = 100,
         poll_s: float = 0.01,
+        bytes_a_fetch: int = 1,
         clock: Callable[[], int] = time.monotonic_ns,
         client_id: str = "rdkafka",
         heartbeat_ms: int = 1000,
@@ -129,6 +139,7 @@ class Client:
         """
         self.process = process
         self.group = group
+        self.line = 0  # in which what it does was asked for: all that it sends says so
         self.events: list[dict[str, Any]] = []
         self.broken = False  # whether its producer has given up for good
         self.positions: dict[int, int] = {}  # of polled keys: next to read
@@ -167,6 +178,7 @@ class Client:
                 "auto.offset.reset": "earliest",
                 "isolation.level": cell.isolation,
                 "fetch.wait.max.ms": 100,  # a fetch that finds nothing costs the brokers as much as one that finds something
+                "fetch.min.bytes": bytes_a_fetch,
                 "fetch.error.backoff.ms": 50,
                 "partition.assignment.strategy": "range",
                 "client.id": client_id,
@@ -193,7 +205,7 @@ class Client:
             return delivered
 
         for number, (key, value) in enumerate(sends):
-            text = encode(value, key, self.process)
+            text = encode(value, key, self.process, self.line)
             record: dict[str, Any] = {"value": text}
             if self._compacted:
                 record = {"key": record_key(value)} | (record if value > 0 else {"headers": [(TEXT, text)]})
@@ -251,14 +263,14 @@ class Client:
                 if all(p.error is None for p in told):
                     began = [TopicPartition(p.topic, p.partition, max(p.offset, _START)) for p in told]
                     self._consumer.assign(began)
-                    self.began = {key_of(p.topic, p.partition): p.offset for p in began}
+                    self.began = {key: p.offset for p in began for key in keys_of([p])}
                     return
             time.sleep(_PAUSE_S)
         if partitions:
             _LOG.getChild(f"process-{self.process}").warning("begins by itself, as nobody tells what is committed")
 
     def _note(self, what: str, partitions: Sequence[TopicPartition]) -> None:
-        keys = [key_of(p.topic, p.partition) for p in partitions]
+        keys = keys_of(partitions)
         for key in keys:
             self.positions.pop(key, None)
             self.began.pop(key, None)

@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from tests.histories.clients.librdkafka import Cell, Client
 from tests.histories.clients.played import CODES, Library, raised, record
@@ -96,9 +96,30 @@ def test_a_producer_that_gives_up_while_sends_are_waited_for_leaves_them_unknown
 @pytest.mark.spec("HIS-13")
 def test_a_value_goes_to_the_partition_of_its_key_as_text_and_without_a_record_key(library: Library) -> None:
     client = Client("", Cell("assign", "plain"), 9)
-    library.producers[0].deliveries = iter([0])
-    client.send([(5, 77)])
-    assert library.producers[0].sent == [("history-2", 1, encode(77, 5, 9), None, None)]
+    library.producers[0].deliveries = iter([0, 1])
+    client.line = 400
+    client.send([(5, 77), (5, 78)])
+    assert library.producers[0].sent == [
+        ("history-2", 1, encode(value, 5, 9, 400), None, None) for value in (77, 78)
+    ]  # and says where in the history it was asked for
+
+
+@pytest.mark.spec("HIS-7", "HIS-13", "HIS-41")
+def test_of_a_compacted_key_a_value_has_a_record_key_and_a_tombstone_its_text_in_a_header(library: Library) -> None:
+    client = Client("", Cell("assign", "plain", cleanup="compact"), 9)
+    library.producers[0].deliveries = iter(range(3))
+    client.send([(5, 35), (5, -36), (5, 51)])
+    assert library.producers[0].sent == [
+        ("history-2", 1, encode(35, 5, 9, 0), b"3", None),
+        ("history-2", 1, None, b"4", [("value", encode(-36, 5, 9, 0))]),
+        ("history-2", 1, encode(51, 5, 9, 0), b"3", None),
+    ]
+    told = [
+        record(5, offset, value, headers=headers)
+        for offset, (_, _, value, _, headers) in enumerate(library.producers[0].sent)
+    ]
+    library.consumers[0].batches = [told]
+    assert client.poll() == {5: [(0, 35), (1, -36), (2, 51)]}
 
 
 # --- polls
@@ -169,6 +190,31 @@ def test_what_a_group_tells_is_kept_in_its_order_with_generation_and_time(librar
     assert client.events[0]["time"] < begun <= client.events[1]["time"] - 5
     assert client.positions == {}
     assert consumer.assigned == [[at(X, 4), at(Y, 0)]]  # where the group is, or its start, by number
+
+
+@pytest.mark.spec("HIS-11", "HIS-41", "HIS-45")
+def test_a_partition_that_was_added_to_a_topic_is_assigned_like_others_and_told_of_as_no_key(library: Library) -> None:
+    client = Client("", Cell("subscribe", "plain"), 1, group="g")
+    (consumer,) = library.consumers
+    client.subscribe([X])
+    added = TopicPartition(topic_of(X), 2)
+    consumer.callbacks["on_assign"](consumer, [TopicPartition(topic_of(X), partition_of(X)), added])
+    assert consumer.assigned == [[at(X, 0), (topic_of(X), 2, 0)]]
+    assert client.began == {X: 0}
+    consumer.callbacks["on_revoke"](consumer, [added])
+    consumer.callbacks["on_lost"](consumer, [TopicPartition(topic_of(X), partition_of(X)), added])
+    assert [(each["what"], each["keys"]) for each in client.events] == [
+        ("assigned", [X]),
+        ("revoked", []),
+        ("lost", [X]),
+    ]
+
+
+@pytest.mark.spec("HIS-44")
+def test_sessions_of_a_group_are_six_seconds_but_of_who_is_patient(library: Library) -> None:
+    Client("", Cell("subscribe", "plain"), 1, group="g")
+    Client("", Cell("subscribe", "plain"), 2, group="g", patient=True)
+    assert [each.settings["session.timeout.ms"] for each in library.consumers] == [6000, 60_000]
 
 
 @pytest.mark.spec("HIS-11", "HIS-13")
