@@ -34,7 +34,10 @@ _SPAWN: Final = multiprocessing.get_context("spawn")  # not forked: this process
 
 
 class Task(NamedTuple):
-    """What the workers of a run are told. ``warned`` is the file of what their consumers warn of."""
+    """What the workers of a run are told. ``warned`` is the file of what their consumers warn of.
+
+    ``present``: who of them is there; what each does goes by its own number alone.
+    """
 
     workers: int
     seed: int
@@ -42,6 +45,7 @@ class Task(NamedTuple):
     cell: Cell
     warned: Path
     leaving_s: float
+    present: Sequence[int]
 
 
 class Crew:
@@ -56,8 +60,9 @@ class Crew:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         self._members: list[tuple[SpawnProcess, Connection]] = []
         for number in range(PROCESSES):
+            if not (numbers := [one for one in task.present if one % PROCESSES == number]):
+                continue
             theirs, ours = _SPAWN.Pipe(duplex=False)
-            numbers = range(number, task.workers, PROCESSES)
             process = _SPAWN.Process(target=_work, args=(task, numbers, server.address, theirs), daemon=True)
             process.start()
             theirs.close()

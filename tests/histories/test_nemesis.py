@@ -52,7 +52,13 @@ def test_each_kind_is_on_a_line_before_it_begins_and_on_one_after_it_has_ended(t
         (n, b) for n in range(len(drawn)) for b in (True, False)
     ]
     for step, *both in zip(drawn, lines[::2], lines[1::2], strict=True):
-        assert [line["faults"] for line in both] == [[f"{fault.kind} {fault.broker}" for fault in step.faults]] * 2
+        assert [line["faults"] for line in both] == [[_named(fault) for fault in step.faults]] * 2
+
+
+def _named(fault: Fault) -> str:
+    """Return how a line calls it: by its broker, or by both where it befalls two."""
+    ends = f"{fault.broker}-{fault.other}" if fault.kind in ("link", "outrun") else f"{fault.broker}"
+    return f"{fault.kind} {ends}"
 
 
 @pytest.mark.spec("HIS-12")

@@ -17,6 +17,7 @@ from tests.histories.clients.librdkafka import Cell
 from tests.histories.frames.doors import Doors
 from tests.histories.frames.record import Record, read_frames
 from tests.histories.history import NEVER, OK, read_file
+from tests.histories.kept.plan import WORKERS
 from tests.histories.matrix import broker_options, unsafe
 from tests.histories.run import run
 from tests.histories.upkeep import Chore
@@ -42,7 +43,7 @@ def _judged(
 
 
 def _check_last_phase(directory: Path) -> None:
-    last_phase.check(directory / "history.jsonl", histories_run.WORKERS)
+    last_phase.check(directory / "history.jsonl", WORKERS)
 
 
 def _is_amid_operations(directory: Path) -> bool:
