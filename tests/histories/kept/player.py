@@ -38,9 +38,10 @@ class Player:
         if left_s <= 0:
             raise TimeOverError
         run = self._playing / "run"
+        environment = {**os.environ, "TMPDIR": str(self._playing)}  # its line in the register goes with it
         with (self._playing / "output.txt").open("wb") as output:
             command = [sys.executable, "-m", "tests.histories.run", "--schedule", str(schedule), "--keep", str(run)]
-            process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+            process = subprocess.Popen(command, stdout=output, stderr=output, env=environment, start_new_session=True)
             try:
                 process.wait(min(left_s, _LONGEST_S))
             except subprocess.TimeoutExpired:

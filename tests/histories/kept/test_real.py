@@ -17,8 +17,9 @@ from tests.histories.history import read_file
 from tests.histories.kept.plan import WORKERS, read, told
 from tests.histories.kept.versions import versions
 from tests.histories.mutants import MUTANTS, found_in, planted
-from tests.histories.nemesis import KafkaStage, create_topic, settle
+from tests.histories.nemesis import KafkaStage, create_topic
 from tests.paths import ROOT
+from tests.waiting import eventually
 
 _KEPT = {
     "history.jsonl", "verdict.txt", "schedule.txt", "schedule.json", "versions.txt", "timeline.html", "data", "cluster",
@@ -99,6 +100,10 @@ def test_a_run_that_fails_is_kept_and_made_smaller(tmp_path: Path) -> None:
     assert {path.name for path in kept.iterdir()} - {"clients.log"} == _KEPT | {"shrunk"}
 
 
+def _log(directory: Path, broker: int, partition: int) -> Path:
+    return directory / f"broker-{broker}" / f"orders-{partition}" / "00000000000000000000.log"
+
+
 @pytest.mark.slow
 @pytest.mark.slowest
 @pytest.mark.timeout(1500)
@@ -110,11 +115,13 @@ def test_what_brokers_of_real_kafka_said_and_stored_is_kept_too(tmp_path: Path, 
     stage = KafkaStage("2.8.2", tmp_path / "cluster", doors)
     try:
         create_topic(stage, "orders", 2, {})
-        settle(stage)
+        wanted = [_log(tmp_path / "cluster", broker, partition) for broker in BROKERS for partition in (0, 1)]
+        eventually(lambda: all(log.exists() for log in wanted), "replicas on each broker", 300)
     finally:
         stage.down(tmp_path / "data")
     for broker in BROKERS:
-        assert (tmp_path / "data" / f"broker-{broker}" / "orders-1" / "00000000000000000000.log").exists()
+        assert all(_log(tmp_path / "data", broker, partition).exists() for partition in (0, 1))
+        assert not _log(tmp_path / "cluster", broker, 1).exists(), "it was moved"
         assert (tmp_path / "cluster" / f"broker-{broker}.out").exists()
         log = (tmp_path / "cluster" / f"broker-{broker}-logs" / "state-change.log").read_text()
         assert "orders-1" in log and "(state.change.logger)" in log
