@@ -38,10 +38,7 @@ _OF_TWO = frozenset({"link", "outrun"})
 
 
 class Stage(Protocol):
-    """A cluster of three brokers that faults are done to. ``flushed``: they sync each batch before they answer.
-
-    ``down`` ends it; what its brokers stored goes below ``keep``, if that is said.
-    """
+    """A cluster of three brokers that faults are done to. ``flushed``: they sync each batch before they answer."""
 
     source: str
     version: str
@@ -55,7 +52,7 @@ class Stage(Protocol):
     def plan(self, seed: int, kinds: Sequence[str] = ()) -> Iterator[Step]: ...
     def begin(self, step: Step) -> None: ...
     def end(self, step: Step) -> None: ...
-    def down(self, keep: Path | None = None) -> None: ...
+    def down(self) -> None: ...
 
 
 class OurStage:
@@ -108,6 +105,7 @@ class OurStage:
         self._world.end(step)
 
     def down(self, keep: Path | None = None) -> None:
+        """End it; what its brokers stored goes below ``keep``, if that is said."""
         files = self._world.cluster.files
         stored = {f"broker-{broker}": files.data(broker) for broker in BROKERS}
         stored["power"] = files.directory / "power"  # the notes of what was written, by which power is cut
@@ -178,6 +176,7 @@ class KafkaStage:
         eventually(lambda: self.zk.get(path) is None, f"{path} to go", _PATIENCE_S)
 
     def down(self, keep: Path | None = None) -> None:
+        """End it; what its brokers stored goes below ``keep``, if that is said."""
         self.zk.close()
         self._kafka.stop()
         if self.doors is not None:

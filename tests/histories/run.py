@@ -346,7 +346,7 @@ def _planned(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Plan
     )
 
 
-def _stage(plan: Plan, directory: Path) -> nemesis.Stage:
+def _stage(plan: Plan, directory: Path) -> nemesis.OurStage | nemesis.KafkaStage:
     doors = Doors(Record(directory / "frames.jsonl")) if plan.frames else None
     options = broker_options(plan.cell)
     if plan.kafka:
