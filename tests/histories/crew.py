@@ -36,7 +36,7 @@ _SPAWN: Final = multiprocessing.get_context("spawn")  # not forked: this process
 class Task(NamedTuple):
     """What the workers of a run are told. ``warned`` is the file of what their consumers warn of.
 
-    ``present``: who of them is there; what each does goes by its own number alone.
+    ``present``: who of them is there; what each draws goes by its own number alone.
     """
 
     workers: int

@@ -15,7 +15,7 @@ WORKERS: Final = 24  # of which half wait for a leader that is away, most of the
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``workers`` are those who are there: each does the same by its number, whoever else is.
+    """``workers`` are those who are there: each draws the same by its number, whoever else is.
 
     ``kafka``: the version of real Kafka that ran instead of our brokers, if one did.
     """

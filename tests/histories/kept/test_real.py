@@ -24,6 +24,7 @@ from tests.waiting import eventually
 _KEPT = {
     "history.jsonl", "verdict.txt", "schedule.txt", "schedule.json", "versions.txt", "timeline.html", "data", "cluster",
 }  # fmt: skip
+_FIRST_OTHER = 900_000  # process that is no worker's: it deletes records, or reads all at the end
 _CELL = ("--isolation", "read_committed", "--losses", "never", "--cleanup", "delete", "--via", "assign")
 
 
@@ -56,6 +57,12 @@ def _check_kept(directory: Path, kinds: Sequence[str]) -> None:
     page = (directory / "timeline.html").read_text()
     assert all(f'<span class="name">broker {broker}</span>' in page for broker in BROKERS)
     assert page.count('<i class="fault"') >= len(kinds)
+
+
+def _workers(directory: Path) -> set[int]:
+    """Return who was at work, by the processes of a history."""
+    processes = {operation.process for operation in read_file(directory / "history.jsonl").operations}
+    return {process % WORKERS for process in processes if isinstance(process, int) and process < _FIRST_OTHER}
 
 
 @pytest.mark.slow
@@ -95,6 +102,8 @@ def test_a_run_that_fails_is_kept_and_made_smaller(tmp_path: Path) -> None:
     assert least.steps == (), shrinking.stdout
     assert len(least.workers) < WORKERS and least.operations < 16, shrinking.stdout
     assert "\n".join(told(least)) in shrinking.stdout
+    at_work = _workers(kept / "shrunk")
+    assert at_work and at_work <= set(least.workers) and len(_workers(kept)) > len(at_work)
     _check_kept(kept / "shrunk", [])
     assert found_in((kept / "shrunk" / "verdict.txt").read_text()) & found_in((kept / "verdict.txt").read_text())
     assert {path.name for path in kept.iterdir()} - {"clients.log"} == _KEPT | {"shrunk"}
