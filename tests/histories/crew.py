@@ -33,7 +33,10 @@ _SPAWN: Final = multiprocessing.get_context("spawn")  # not forked: this process
 
 
 class Task(NamedTuple):
-    """What the workers of a run are told. ``warned`` is the file of what their consumers warn of."""
+    """What the workers of a run are told. ``warned`` is the file of what their consumers warn of.
+
+    ``present``: who of them is there; what each draws goes by its own number alone.
+    """
 
     workers: int
     seed: int
@@ -41,6 +44,7 @@ class Task(NamedTuple):
     cell: Cell
     warned: Path
     leaving_s: float
+    present: Sequence[int]
 
 
 class Crew:
@@ -48,11 +52,12 @@ class Crew:
 
     def __init__(self, task: Task, keys: Keys, writer: HistoryWriter) -> None:
         self._leaving_s = task.leaving_s
-        seats = Desk(keys, writer, task.workers).seats
+        seats = dict(zip(task.present, Desk(keys, writer, len(task.present)).seats, strict=True))
         self._members: list[tuple[SpawnProcess, Connection]] = []
-        for first in range(PROCESSES):
+        for place in range(PROCESSES):
+            if not (seated := {number: seat for number, seat in seats.items() if number % PROCESSES == place}):
+                continue
             theirs, ours = _SPAWN.Pipe(duplex=False)
-            seated = {number: seats[number] for number in range(first, task.workers, PROCESSES)}
             process = _SPAWN.Process(target=_work, args=(task, seated, theirs), daemon=True)
             process.start()
             theirs.close()
