@@ -25,10 +25,11 @@ from tests.histories.writer import HistoryWriter
 
 PROCESSES: Final = 4
 LEAVING_S: Final = 150
-"""As long may workers take for what they have begun, when they are dismissed."""
+"""As long may workers take for what they have begun, until they are not waited for any more."""
 
 _STUCK: Final = 3  # how a process ends of which a worker has not left by then
 _ANSWER_S: Final = 10
+_LOOKS_S: Final = 0.1
 _SPAWN: Final = multiprocessing.get_context("spawn")  # not forked: this process has threads of clients
 
 
@@ -52,10 +53,12 @@ class Crew:
 
     def __init__(self, task: Task, keys: Keys, writer: HistoryWriter) -> None:
         self._leaving_s = task.leaving_s
-        seats = dict(zip(task.present, Desk(keys, writer, len(task.present)).seats, strict=True))
-        self._members: list[tuple[SpawnProcess, Connection]] = []
+        self._desk = Desk(keys, writer, task.present)
+        self._members: list[_Member] = []
         for place in range(PROCESSES):
-            if not (seated := {number: seat for number, seat in seats.items() if number % PROCESSES == place}):
+            if not (
+                seated := {number: seat for number, seat in self._desk.seats.items() if number % PROCESSES == place}
+            ):
                 continue
             theirs, ours = _SPAWN.Pipe(duplex=False)
             process = _SPAWN.Process(target=_work, args=(task, seated, theirs), daemon=True)
@@ -63,34 +66,53 @@ class Crew:
             theirs.close()
             for seat in seated.values():
                 seat.close()
-            self._members.append((process, ours))
+            self._members.append(_Member(process, ours, tuple(seated)))
 
     @property
     def failed(self) -> bool:
         """Tell if a process ended by an error of ours; what it was stands in its output."""
-        return any(process.exitcode not in (None, 0, _STUCK) for process, _ in self._members)
+        return any(member.process.exitcode not in (None, 0, _STUCK) for member in self._members)
 
     def dismiss(self) -> int:
         """Have all end what they do. Return in how many processes some did not, and were left.
 
-        RuntimeError if a worker failed.
+        Who has not said a word for so long that it should have been done by now, is not waited for: it may have stood
+        still for most of the run. RuntimeError if a worker failed.
         """
-        over = time.monotonic() + self._leaving_s + _ANSWER_S
-        for _, ours in self._members:
-            ours.close()
-        for process, _ in self._members:
-            process.join(max(over - time.monotonic(), 0.0))
+        for member in self._members:
+            member.ours.close()
+        for member in self._members:
+            left_at = time.monotonic()
+            while member.process.exitcode is None:
+                asked = [at for number in member.workers if (at := self._desk.asked_at(number)) is not None]
+                left_at = time.monotonic() if asked else left_at
+                if time.monotonic() > awaited_until(asked, left_at, self._leaving_s):
+                    break
+                member.process.join(_LOOKS_S)
         if self.failed:
             raise RuntimeError("a worker failed")
-        return sum(process.exitcode != 0 for process, _ in self._members)
+        return sum(member.process.exitcode != 0 for member in self._members)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for process, _ in self._members:
-            process.kill()
-            process.join()
+        for member in self._members:
+            member.process.kill()
+            member.process.join()
+
+
+def awaited_until(asked: Sequence[float], left_at: float, leaving_s: float) -> float:
+    """Return how long a process is waited for: as its workers that are there asked last, or the last of them left."""
+    return (max(asked) + leaving_s if asked else left_at) + _ANSWER_S
+
+
+class _Member(NamedTuple):
+    """One process, the end of a pipe that keeps it at work, and the numbers of its workers."""
+
+    process: SpawnProcess
+    ours: Connection
+    workers: Sequence[int]
 
 
 def _work(task: Task, seated: Mapping[int, socket.socket], until_closed: Connection) -> None:
@@ -111,6 +133,8 @@ def _work(task: Task, seated: Mapping[int, socket.socket], until_closed: Connect
             traceback.print_exc()
             errors.append(e)
             stop.set()
+        finally:
+            seated[number].close()
 
     with warnings_in(task.warned):
         threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in seated]

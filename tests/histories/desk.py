@@ -7,7 +7,7 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 import orjson
@@ -20,12 +20,12 @@ _LARGEST_BYTES: Final = 1 << 20  # of a message; each end has room for one, as t
 
 
 class Desk:
-    """Answers at so many ``seats``, until all of them are empty: each is the far end, for one thread somewhere.
+    """Answers at ``seats`` of these numbers, until all of them are empty: each is the far end, for one thread somewhere.
 
     A message comes whole or not at all, so nobody waits for one that stands still amid it.
     """
 
-    def __init__(self, keys: Keys, writer: HistoryWriter, seats: int) -> None:
+    def __init__(self, keys: Keys, writer: HistoryWriter, seats: Sequence[int]) -> None:
         self._asked: dict[str, Callable[..., Any]] = {
             "draw": keys.draw,
             "values": keys.values,
@@ -34,35 +34,42 @@ class Desk:
         }
         self._room = bytearray(_LARGEST_BYTES)
         self._waiting = selectors.DefaultSelector()
-        self.seats: list[socket.socket] = []
-        for _ in range(seats):
+        self.seats: dict[int, socket.socket] = {}
+        self._asked_at = dict.fromkeys(seats, time.monotonic())
+        for number in seats:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self._waiting.register(ours, selectors.EVENT_READ)
-            self.seats.append(theirs)
+            self._waiting.register(ours, selectors.EVENT_READ, number)
+            self.seats[number] = theirs
         threading.Thread(target=self._serve, daemon=True, name="desk").start()
+
+    def asked_at(self, seat: int) -> float | None:
+        """Return when somebody there asked last, by the monotonic clock; None: it is empty."""
+        return self._asked_at.get(seat)
 
     def _serve(self) -> None:
         try:
             while self._waiting.get_map():
                 for known, _ in self._waiting.select():
-                    self._serve_one(cast("socket.socket", known.fileobj))
+                    self._serve_one(cast("socket.socket", known.fileobj), known.data)
         finally:
             for known in list(self._waiting.get_map().values()):  # who asks is not left waiting
-                self._leave(cast("socket.socket", known.fileobj))
+                self._leave(cast("socket.socket", known.fileobj), known.data)
             self._waiting.close()
 
-    def _serve_one(self, seat: socket.socket) -> None:
+    def _serve_one(self, seat: socket.socket, number: int) -> None:
         try:
             if size := seat.recv_into(self._room):
+                self._asked_at[number] = time.monotonic()
                 seat.send(self._answer(memoryview(self._room)[:size]))
                 return
         except OSError:  # its process was ended
             pass
-        self._leave(seat)
+        self._leave(seat, number)
 
-    def _leave(self, seat: socket.socket) -> None:
+    def _leave(self, seat: socket.socket, number: int) -> None:
         self._waiting.unregister(seat)
         seat.close()
+        del self._asked_at[number]
 
     def _answer(self, asked: memoryview) -> bytes:
         what, arguments, more = orjson.loads(asked)
