@@ -91,11 +91,15 @@ class World:
             self.down()
             raise
 
-    def down(self) -> None:
-        """End everything, whatever state it is in."""
+    def down(self, before_data_goes: Callable[[], object] = lambda: None) -> None:
+        """End everything, whatever state it is in.
+
+        ``before_data_goes`` is called when no broker is at work any more; what was stored on small disks goes after it.
+        """
         with contextlib.ExitStack() as ends:  # the last first, each whatever became of the others
             while self._mounted:
                 ends.callback(subprocess.run, ["umount", "-l", str(self._mounted.pop())], check=False)
+            ends.callback(before_data_goes)
             for proxy in (*self.doors.values(), *self.sessions.values()):
                 ends.callback(proxy.close)
             ends.callback(self.cluster.down, gentle=False)

@@ -34,7 +34,10 @@ _SPAWN: Final = multiprocessing.get_context("spawn")  # not forked: this process
 
 
 class Task(NamedTuple):
-    """What the workers of a run are told. ``warned`` is the file of what their consumers warn of."""
+    """What the workers of a run are told. ``warned`` is the file of what their consumers warn of.
+
+    ``present``: who of them is there; what each draws goes by its own number alone.
+    """
 
     workers: int
     seed: int
@@ -42,6 +45,7 @@ class Task(NamedTuple):
     cell: Cell
     warned: Path
     leaving_s: float
+    present: Sequence[int]
 
 
 class Crew:
@@ -49,11 +53,14 @@ class Crew:
 
     def __init__(self, task: Task, keys: Keys, writer: HistoryWriter) -> None:
         self._leaving_s = task.leaving_s
-        self._desk = Desk(keys, writer, task.workers)
+        self._desk = Desk(keys, writer, task.present)
         self._members: list[_Member] = []
-        for first in range(PROCESSES):
+        for place in range(PROCESSES):
+            if not (
+                seated := {number: seat for number, seat in self._desk.seats.items() if number % PROCESSES == place}
+            ):
+                continue
             theirs, ours = _SPAWN.Pipe(duplex=False)
-            seated = {number: self._desk.seats[number] for number in range(first, task.workers, PROCESSES)}
             process = _SPAWN.Process(target=_work, args=(task, seated, theirs), daemon=True)
             process.start()
             theirs.close()

@@ -7,7 +7,7 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 import orjson
@@ -20,12 +20,12 @@ _LARGEST_BYTES: Final = 1 << 20  # of a message; each end has room for one, as t
 
 
 class Desk:
-    """Answers at so many ``seats``, until all of them are empty: each is the far end, for one thread somewhere.
+    """Answers at ``seats`` of these numbers, until all of them are empty: each is the far end, for one thread somewhere.
 
     A message comes whole or not at all, so nobody waits for one that stands still amid it.
     """
 
-    def __init__(self, keys: Keys, writer: HistoryWriter, seats: int) -> None:
+    def __init__(self, keys: Keys, writer: HistoryWriter, seats: Sequence[int]) -> None:
         self._asked: dict[str, Callable[..., Any]] = {
             "draw": keys.draw,
             "values": keys.values,
@@ -34,12 +34,12 @@ class Desk:
         }
         self._room = bytearray(_LARGEST_BYTES)
         self._waiting = selectors.DefaultSelector()
-        self.seats: list[socket.socket] = []
-        self._asked_at = dict.fromkeys(range(seats), time.monotonic())
-        for number in range(seats):
+        self.seats: dict[int, socket.socket] = {}
+        self._asked_at = dict.fromkeys(seats, time.monotonic())
+        for number in seats:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._waiting.register(ours, selectors.EVENT_READ, number)
-            self.seats.append(theirs)
+            self.seats[number] = theirs
         threading.Thread(target=self._serve, daemon=True, name="desk").start()
 
     def asked_at(self, seat: int) -> float | None:

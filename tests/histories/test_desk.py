@@ -19,7 +19,7 @@ from tests.waiting import eventually
 def test_who_sits_at_the_desk_draws_keys_and_writes_lines_as_who_has_them(tmp_path: Path) -> None:
     keys, same = Keys(), Keys()
     with HistoryWriter(tmp_path / "far", HEADER) as writer, HistoryWriter(tmp_path / "near", HEADER) as near:
-        (end,) = Desk(keys, writer, 1).seats
+        (end,) = Desk(keys, writer, [9]).seats.values()
         seat = Seat(end)
         for places in ((7,), (7, 0, 7, 3), ()):
             assert seat.draw(*places) == same.draw(*places)
@@ -47,22 +47,22 @@ def test_who_sits_at_the_desk_draws_keys_and_writes_lines_as_who_has_them(tmp_pa
 def test_one_leaves_and_the_others_go_on_until_nobody_is_left(tmp_path: Path) -> None:
     with HistoryWriter(tmp_path / "h", HEADER) as writer:
         there = set(threading.enumerate())
-        desk = Desk(Keys(), writer, 2)
-        first, second = desk.seats
+        desk = Desk(Keys(), writer, [4, 9])
+        first, second = desk.seats.values()
         (answering,) = set(threading.enumerate()) - there
         assert Seat(first).values(1) == [1]
         first.close()
         assert Seat(second).values(2) == [2, 3]
-        eventually(lambda: desk.asked_at(0) is None, "the first to have left")
+        eventually(lambda: desk.asked_at(4) is None, "the first to have left")
         assert answering.is_alive()
         before = time.monotonic()
-        assert (desk.asked_at(1) or 0) <= before
+        assert (desk.asked_at(9) or 0) <= before
         Seat(second).values(1)
-        assert before <= (desk.asked_at(1) or 0) <= time.monotonic()
+        assert before <= (desk.asked_at(9) or 0) <= time.monotonic()
         second.close()
         answering.join(120)
         assert not answering.is_alive()
-        assert desk.asked_at(1) is None
+        assert desk.asked_at(9) is None
 
 
 @pytest.mark.spec("HIS-8")

@@ -52,7 +52,7 @@ def test_each_kind_is_on_a_line_before_it_begins_and_on_one_after_it_has_ended(t
         (n, b) for n in range(len(drawn)) for b in (True, False)
     ]
     for number, (step, *both) in enumerate(zip(drawn, lines[::2], lines[1::2], strict=True)):
-        assert [line["faults"] for line in both] == [[f"{fault.kind} {fault.broker}" for fault in step.faults]] * 2
+        assert [line["faults"] for line in both] == [[_named(fault) for fault in step.faults]] * 2
         is_dark = any(fault.kind == "power cut all" for fault in step.faults)
         assert [line.get("down") for line in both] == [None, 2 * number + 1 if is_dark else None]
 
@@ -73,6 +73,12 @@ def test_when_the_power_of_all_was_cut_is_told_by_the_line_before_which_it_was(t
         nemesis.play(Busy(writer), step, 0, writer)  # type: ignore[arg-type]
     begins, ends = read_file(tmp_path / "h").faults
     assert (begins["index"], ends["index"], ends["value"]["down"]) == (0, 3, 2)
+
+
+def _named(fault: Fault) -> str:
+    """Return how a line calls it: by its broker, or by both where it befalls two."""
+    ends = f"{fault.broker}-{fault.other}" if fault.kind in ("link", "outrun") else f"{fault.broker}"
+    return f"{fault.kind} {ends}"
 
 
 @pytest.mark.spec("HIS-12")

@@ -13,7 +13,7 @@ from tests.histories.clients.librdkafka import Cell
 from tests.histories.clients.values import PARTITIONS, topic_of
 from tests.histories.run import Run
 
-_STAGE: Any = SimpleNamespace(source="ours", version="", doors=None, flushed=False)
+_STAGE: Any = SimpleNamespace(source="ours", version="", doors=None, flushed=False, plan=lambda *_: iter(()))
 
 
 @pytest.mark.parametrize("kept", ["history.jsonl", "cluster/server.log", ""])

@@ -22,6 +22,7 @@ from tests.histories.clients.values import topic_of
 from tests.histories.frames.doors import Doors
 from tests.histories.frames.record import Record, read_frames
 from tests.histories.history import NEVER, OK, Operation, Process, read_file
+from tests.histories.kept.plan import WORKERS
 from tests.histories.matrix import broker_options, unsafe
 from tests.histories.run import run
 from tests.waiting import eventually
@@ -51,7 +52,7 @@ def _judged(
 
 
 def _check_last_phase(directory: Path) -> None:
-    last_phase.check(directory / "history.jsonl", histories_run.WORKERS)
+    last_phase.check(directory / "history.jsonl", WORKERS)
 
 
 def _is_amid_operations(directory: Path) -> bool:

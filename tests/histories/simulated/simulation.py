@@ -1,9 +1,9 @@
 """A run of the simulation: faults and operations are functions of the seed, and what clients saw is a history."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Final, TypeVar
@@ -53,13 +53,23 @@ class StalledError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What decides a run."""
+    """What decides a run. ``absent``: the processes that are left out, by number."""
 
     seed: int
     operations: int
     processes: int
     faults: tuple[Fault, ...]
     compacted: bool = False
+    absent: frozenset[int] = frozenset()
+
+    @property
+    def present(self) -> tuple[int, ...]:
+        """Return the processes that are there, by number."""
+        return tuple(number for number in range(self.processes) if number not in self.absent)
+
+    def with_only(self, present: Collection[int]) -> "Schedule":
+        """Return the schedule with these processes alone."""
+        return replace(self, absent=frozenset(range(self.processes)) - frozenset(present))
 
     @property
     def segment_bytes(self) -> int:
@@ -115,7 +125,7 @@ class Simulation:
         told = (self._brokers, self._controller, self._wires, self._clock, self._chance)
         self._faults = Faults(*told, self._tell, self._delete)
         self._doubted: list[Process] = []  # that go on beside who has taken over from them
-        self._processes = [self._process(n, _kind_of(n)) for n in range(schedule.processes)]
+        self._processes = [self._process(n, _kind_of(n)) for n in schedule.present]
         self._watcher = self._process(_WATCHER, Watcher)
         own = Values()  # they send nothing: what others get is the same with and without them
         self._session_reader = self._process(_SESSION_READER, SessionReader, own)

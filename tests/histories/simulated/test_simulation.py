@@ -210,7 +210,7 @@ def test_a_schedule_is_a_function_of_its_seed_and_has_every_kind_of_fault() -> N
 
 @pytest.mark.slow
 @pytest.mark.spec("HIS-48", "HIS-49")
-def test_followers_that_cut_nothing_are_found_out_by_a_schedule_of_which_no_fault_can_be_left_out(
+def test_followers_that_cut_nothing_are_found_out_by_a_schedule_of_which_nothing_can_be_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follow, "decide_truncation", lambda _epochs, end, *_: Truncation(end, True))
@@ -227,6 +227,11 @@ def test_followers_that_cut_nothing_are_found_out_by_a_schedule_of_which_no_faul
     assert 1 <= len(least.faults) < len(schedule.faults)
     for fault in least.faults:
         assert not fails(replace(least, faults=tuple(other for other in least.faults if other != fault)))
+    assert least.operations < schedule.operations
+    assert least.operations == 1 or not fails(replace(least, operations=least.operations - 1))
+    assert 1 <= len(least.present) < len(schedule.present)
+    for process in least.present if len(least.present) > 1 else ():
+        assert not fails(least.with_only([other for other in least.present if other != process]))
 
 
 @pytest.mark.spec("HIS-48", "HIS-49")
