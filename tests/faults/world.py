@@ -15,6 +15,7 @@ from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.core.errors import NoNodeError
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import BrokerZnode
 from tests.faults.proxy import Proxy, broker_of
 from tests.faults.schedule import CUT_OFF, Fault, Step
 from tests.faults.torn import tear
@@ -263,14 +264,14 @@ class World:
         assert pid is not None, f"broker {broker_id} has ended by itself: {self.cluster.files.output(broker_id)}"
         return pid
 
-    def _registered(self) -> set[int]:
-        return set(read_cluster(self.zk, [], states=False).brokers)
+    def _is_registered(self, broker_id: int) -> bool:
+        return self.zk.get(BrokerZnode.path(broker_id)) is not None
 
     def _await_gone(self, broker_id: int) -> None:
-        eventually(lambda: broker_id not in self._registered(), f"the session of {broker_id} to end", _PATIENCE_S)
+        eventually(lambda: not self._is_registered(broker_id), f"the session of {broker_id} to end", _PATIENCE_S)
 
     def _await_back(self, broker_id: int) -> None:
-        eventually(lambda: broker_id in self._registered(), f"{broker_id} to register again", _PATIENCE_S)
+        eventually(lambda: self._is_registered(broker_id), f"{broker_id} to register again", _PATIENCE_S)
 
     def _failing(self, fault: Fault) -> Troubles:
         """Draw from which write on the disk fails: of any, or of the partition that was written to last."""

@@ -26,6 +26,7 @@ from tests.waiting import eventually
 _DELIVERY_MS = 120_000
 _RESTS = 4  # as long as a look at all replicas took
 _LONGEST_REST_S = 1.0
+_BROKERS_COME_S = 0.2  # so often it is worth a look whether one is there again
 
 
 class Load:
@@ -115,6 +116,8 @@ def make_topic(
 
     def enough() -> bool:
         brokers[:] = read_cluster(zk, [], states=False).brokers.values()
+        if len(brokers) < replication_factor:
+            time.sleep(_BROKERS_COME_S)
         return len(brokers) >= replication_factor
 
     eventually(enough, f"{replication_factor} brokers for {topic}", 60)
