@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,6 +32,7 @@ PATIENT_S: Final = 120.0
 _SESSION_MS: Final = 6000
 _PATIENT_SESSION_MS: Final = 60_000
 _RETRIES_S: Final = 30.0
+_LOST_S: Final = 60.0  # of a call that is asked again for half of that
 _BEGINNING_S: Final = 3.0  # a transaction may be open meanwhile, and others wait for the rebalance
 _PAUSE_S: Final = 0.1
 _QUIET: Final = {"log_level": 0, "socket.timeout.ms": 8000, "topic.metadata.refresh.interval.ms": 2000}
@@ -142,6 +144,7 @@ class Client:
         self.line = 0  # in which what it does was asked for: all that it sends says so
         self.events: list[dict[str, Any]] = []
         self.broken = False  # whether its producer has given up for good
+        self._lost = False  # whether it does not even return from a call
         self.positions: dict[int, int] = {}  # of polled keys: next to read
         self.began: dict[int, int] = {}  # of keys that its group gave it: where it began
         self._clock = clock
@@ -312,10 +315,27 @@ class Client:
         self._producer.begin_transaction()
 
     def send_offsets(self, offsets: Mapping[int, int]) -> None:
-        """Raises KafkaException."""
+        """Raises KafkaException, also where it never returns (docs/known-faults.md): its producer is left alone then."""
         partitions = [_partition(key, offset) for key, offset in offsets.items()]
         metadata = self._consumer.consumer_group_metadata()
-        _again(lambda: self._producer.send_offsets_to_transaction(partitions, metadata, 8.0), _RETRIES_S)
+        producer, ended = self._producer, list[BaseException | None]()
+
+        def send() -> None:
+            try:
+                _again(lambda: producer.send_offsets_to_transaction(partitions, metadata, 8.0), _RETRIES_S)
+                ended.append(None)
+            except BaseException as e:  # noqa: BLE001  # it is raised where it is waited for
+                ended.append(e)
+
+        thread = threading.Thread(target=send, daemon=True, name="offsets")
+        thread.start()
+        thread.join(_LOST_S)
+        if not ended:
+            self._lost = True
+            _LOG.getChild(f"process-{self.process}").warning("leaves its producer, which does not return from offsets")
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "it does not return"))
+        if ended[0] is not None:
+            raise ended[0]
 
     def commit_transaction(self) -> Ended:
         """End the transaction; one that may have been committed is never aborted."""
@@ -334,6 +354,8 @@ class Client:
         return Ended(FAIL, self._abort(), None)
 
     def _abort(self) -> bool:
+        if self._lost:
+            return False
         try:
             _again(lambda: self._producer.abort_transaction(10.0), _RETRIES_S)
         except KafkaException:
@@ -342,7 +364,8 @@ class Client:
 
     def close(self) -> None:
         """Leave; what is still waiting to be sent is dropped."""
-        for leave in (self._producer.purge, lambda: self._producer.poll(0), self._consumer.close):
+        of_producer = () if self._lost else (self._producer.purge, lambda: self._producer.poll(0))
+        for leave in (*of_producer, self._consumer.close):
             # Of a producer that was fenced every call says so; now and then confluent-kafka 2.16 stumbles over saying it.
             with contextlib.suppress(KafkaException, SystemError):
                 leave()

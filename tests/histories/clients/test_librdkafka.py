@@ -1,10 +1,12 @@
 """librdkafka's recorder, with played clients: what each end of each call is written down as, over all errors there are."""
 
 import itertools
+import threading
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from tests.histories.clients import librdkafka
 from tests.histories.clients.librdkafka import Cell, Client
 from tests.histories.clients.played import CODES, Library, raised, record
 from tests.histories.clients.values import encode, partition_of, topic_of
@@ -390,6 +392,28 @@ def test_offsets_are_sent_again_while_the_error_says_so_and_any_other_is_the_ope
             library.end("send_offsets_to_transaction", raised(code, **flags))
             with pytest.raises(KafkaException):
                 clocked.send_offsets({X: 4})
+
+
+@pytest.mark.spec("HIS-9", "HIS-10")
+def test_a_producer_that_never_returns_from_offsets_is_left_alone_and_its_process_ends(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(librdkafka, "_LOST_S", 0.1)
+    client, released, returned = transactional(library), threading.Event(), threading.Event()
+
+    def never(*_: object) -> None:
+        released.wait()
+        returned.set()
+
+    monkeypatch.setattr(library.producers[0], "send_offsets_to_transaction", never, raising=False)
+    with pytest.raises(KafkaException) as raised_by_it:
+        client.send_offsets({X: 4})
+    assert not raised_by_it.value.args[0].retriable()
+    assert client.abort_transaction() == (FAIL, False, None)
+    client.close()
+    assert library.calls == ["close"], "of its consumer"
+    released.set()
+    assert returned.wait(120)
 
 
 @pytest.mark.spec("HIS-9")
