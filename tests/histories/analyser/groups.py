@@ -85,6 +85,30 @@ class _Series:
         return self._highest[count - 1] if count else None
 
 
+class Untold:
+    """Which operations of a group never completed: what they polled, and committed, no line tells.
+
+    ``polls`` and ``commits``: by group, the lines in which those were asked for that may have done so.
+    """
+
+    def __init__(self, versions: Versions) -> None:
+        self.polls: dict[str | None, list[int]] = defaultdict(list)
+        self.commits: dict[str | None, list[int]] = defaultdict(list)
+        for operation in versions.history.operations:
+            if operation.completed == NEVER and operation.group is not None:
+                if operation.polls:
+                    self.polls[operation.group].append(operation.invoked)
+                if any(not commit.offsets for commit in operation.commits):
+                    self.commits[operation.group].append(operation.invoked)
+
+    def may_have_polled(self, group: str | None, before: int) -> bool:
+        """Tell whether a member may have got whatever is asked for, before that line."""
+        return any(line < before for line in self.polls.get(group, ()))
+
+    def may_have_committed(self, group: str | None, before: int) -> bool:
+        return any(line < before for line in self.commits.get(group, ()))
+
+
 class _Committed:
     """low and high of HIS-37: what certainly was, and what may have been, committed at a moment."""
 
@@ -104,7 +128,7 @@ class _Committed:
 
 def committed_offsets(versions: Versions) -> Iterator[Finding]:
     """Find commits that were forgotten, went back, or were resumed beyond (HIS-37)."""
-    committed = _Committed(versions)
+    committed, untold = _Committed(versions), Untold(versions)
     told: dict[tuple[str | None, int], _Series] = defaultdict(_Series)
     for operation in versions.history.operations:
         if operation.f == "committed" and operation.type == OK:
@@ -121,7 +145,7 @@ def committed_offsets(versions: Versions) -> Iterator[Finding]:
                     yield Finding("commit-backwards", key, text, (operation.completed, before.line))
                 told[of].add(operation.completed, operation.time, at)
     for resume in resumes(versions):
-        yield from _judged(versions, committed, resume)
+        yield from _judged(versions, committed, untold, resume)
 
 
 class Resume(NamedTuple):
@@ -167,7 +191,7 @@ def _hear(operation: Operation, event: Rebalance, fresh: dict[int, Rebalance]) -
             fresh[key] = event
 
 
-def _judged(versions: Versions, committed: _Committed, resume: Resume) -> Iterator[Finding]:
+def _judged(versions: Versions, committed: _Committed, untold: Untold, resume: Resume) -> Iterator[Finding]:
     """Judge one resume. What its operation commits behind it is asked for later."""
     operation, key, at = resume.operation, resume.key, resume.offset
     of, order = (operation.group, key), versions.orders[key]
@@ -183,7 +207,7 @@ def _judged(versions: Versions, committed: _Committed, resume: Resume) -> Iterat
         for place in range(first, order.place_from(at))
         if (value := order.values[place]) is not None and not versions.is_removed(order, value, order.offsets[place])
     ]
-    if passed:
+    if passed and not untold.may_have_committed(operation.group, operation.completed):
         text = f"group {operation.group} resumed key {key} at {at}, past {passed[0]}"
         yield Finding("resume-skip", key, text, (operation.completed, *versions.witnesses(key, passed[0])))
 
@@ -241,6 +265,7 @@ def group_skips(versions: Versions) -> Iterator[Finding]:
     polled: dict[tuple[str | None, int], dict[int | None, list[tuple[int, int, int]]]] = defaultdict(dict)
     passing: dict[tuple[str | None, int], list[_Passing]] = defaultdict(list)
     last: dict[tuple[str | None, int], int] = {}
+    untold = Untold(versions)
     for operation in versions.history.operations:
         if operation.group is None:
             continue
@@ -268,6 +293,8 @@ def group_skips(versions: Versions) -> Iterator[Finding]:
             if value not in order.seen or value is None or versions.is_removed(order, value, offset):
                 continue
             by = passes.of(offset)
+            if untold.may_have_polled(group, NEVER if by is None else by.line):
+                continue
             if not any(
                 by is None or (number < by.part if name == by.operation else line < by.line)
                 for line, name, number in mine.get(value, ())
