@@ -23,11 +23,12 @@ from tests.simulation.server import OPERATOR, Server, Writer
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
-    from tests.simulation.process import Process
+    from tests.simulation.life import Life
 
 T = TypeVar("T")
 
 SESSION_TIMEOUT_MS = 6000
+_CONNECTION_TIMEOUT_MS = 10_000
 _STOPPED_ELECTING = 6  # as likely during an election: it is short, and two at a time are what it must withstand
 
 
@@ -73,7 +74,7 @@ class Client:
 
     chroot = ""
 
-    def __init__(self, world: World, server: Server, process: "Process") -> None:
+    def __init__(self, world: World, server: Server, process: "Life") -> None:
         self.world = world
         self.server = server
         self.process = process
@@ -90,6 +91,7 @@ class Client:
         self._expired = False  # told so, and no new session yet
         self._drops = 0
         self.blocked_until = 0.0  # no connection before
+        self.session_timeout_ms = SESSION_TIMEOUT_MS * world.pace
 
     def writer(self) -> Writer:
         term = self.process.worker.term
@@ -137,7 +139,7 @@ class Client:
                 return
             callback()
 
-        self.world.soon(call, 2000.0 if self.world.random.random() < self.world.chances.slow else 5.0)
+        self.world.soon(call, 2000.0 * self.world.pace if self.world.random.random() < self.world.chances.slow else 5.0)
 
     # --- the connection -------------------------------------------------------------------------------------------
 
@@ -174,9 +176,9 @@ class Client:
                 if self.server.is_up:
                     self.expire(session)
                 else:
-                    self.world.after(SESSION_TIMEOUT_MS, expire)
+                    self.world.after(self.session_timeout_ms, expire)
 
-        self.world.after(SESSION_TIMEOUT_MS, expire)
+        self.world.after(self.session_timeout_ms, expire)
 
     def expire(self, session: int) -> None:
         """End the session at the server; the client does not know."""
@@ -184,7 +186,7 @@ class Client:
             self.world.note("session %d of %s expires", session, self.name)
             self.server.end_session(session, OPERATOR)
             if self.connected:
-                self.world.soon(lambda: self._cut_off(session), 300.0)
+                self.world.soon(lambda: self._cut_off(session), 300.0 * self.world.pace)
 
     def _cut_off(self, session: int) -> None:
         if self.session == session and self.connected:
@@ -195,7 +197,7 @@ class Client:
             return
         wait = max(self.blocked_until, self.process.stopped_until) - self.world.now
         if wait > 0 or not self.server.is_up:
-            self.world.after(max(wait, 100.0), self.connect)
+            self.world.after(max(wait, 100.0 * self.world.pace), self.connect)
             return
         if self.session_id and self.session not in self.server.sessions:
             self._lose_session()
@@ -218,7 +220,7 @@ class Client:
         queue, self._queue = self._queue, deque()
         for pending, _ in queue:
             pending.fail(expired())
-        self.world.soon(self.connect, 200.0)
+        self.world.soon(self.connect, 200.0 * self.world.pace)
 
     # --- requests -------------------------------------------------------------------------------------------------
 
@@ -247,7 +249,8 @@ class Client:
                 self._execute(pending, operation)
             if cut:
                 long = random.random() < chances.expiry
-                self.drop(random.uniform(4000, 12000) if long else random.uniform(1, 1500))
+                lasts = random.uniform(4000, 12000) if long else random.uniform(1, 1500)
+                self.drop(lasts * self.world.pace)
                 pending.fail(connection_lost())
         return pending
 
@@ -271,7 +274,7 @@ class Client:
                     self.world.step()
         elif chance < chances.others_first + stopped:
             if self.world.may_wait():
-                self.process.stop_for(random.choice((200.0, 3000.0, 9000.0, 15000.0)))
+                self.process.stop_for(random.choice((200.0, 3000.0, 9000.0, 15000.0)) * self.world.pace)
                 self.world.run_until(lambda: self.process.stopped_until <= self.world.now or not self.process.alive,
                                      self.process.stopped_until)  # fmt: skip
         elif chance < chances.others_first + stopped + chances.killed:
@@ -361,4 +364,5 @@ class SimulatedZooKeeper(ZooKeeper):
     """The real session object on the link."""
 
     def __init__(self, client: Client) -> None:
-        super().__init__("simulated:2181", connection_timeout_ms=10_000, link=client)
+        timeout_ms = round(_CONNECTION_TIMEOUT_MS * client.world.pace)
+        super().__init__("simulated:2181", connection_timeout_ms=timeout_ms, link=client)

@@ -30,7 +30,7 @@ from tests.simulation.server import Server, Writer
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
-    from tests.simulation.process import Process
+    from tests.simulation.life import Life
 
 _TOPICS = TopicsZnode.PATH + "/"
 
@@ -55,13 +55,13 @@ class Invariants:
         self.left_behind: dict[tuple[TopicPartition, int], int] = {}  # out of reach when reassigned -> epoch
         self.deleted: dict[TopicPartition, tuple[int, dict[int, int | None]]] = {}  # -> epoch, brokers known by then
         self.disks: dict[int, Disk] = {}
-        self.processes: Mapping[int, Process] = {}
+        self.processes: Mapping[int, Life] = {}
         server.on_write = self._on_write
 
     def _fail(self, why: str) -> None:
         self._world.fail(why)
 
-    def unexpected(self, process: "Process", event: str, error: Exception) -> None:
+    def unexpected(self, process: "Life", event: str, error: Exception) -> None:
         """Note an error that ended an event as a bug would."""
         self._fail(f"controller {process.id} failed unexpectedly in event {event!r}: {error!r}")
 
@@ -242,7 +242,7 @@ class Invariants:
             registered = self._server.nodes.get(BrokerZnode.path(broker))
             lost = registered is None or broker not in known or registered.czxid != known[broker]
             # Back before its old session is over: what it answered, it answered in its former life.
-            lost = lost or self.processes[broker].replicas.broker_epoch is None
+            lost = lost or self.processes[broker].broker_epoch is None
             if lost or partition in disk.failed:
                 self.left_behind[partition, broker] = self.controller_epoch()
             elif partition in disk.directories:
@@ -254,7 +254,7 @@ class Invariants:
 
     # --- requests -------------------------------------------------------------------------------------------------
 
-    def on_send(self, owner: "Process", receiver: int, request: ControlRequest) -> None:
+    def on_send(self, owner: "Life", receiver: int, request: ControlRequest) -> None:
         """Check that a controller tells only what ZooKeeper has held, and in its own name."""
         message = request.message
         if self._ruling.get(message.controller_epoch) != owner.id or message.controller_id != owner.id:
@@ -284,14 +284,14 @@ class Invariants:
             if registered and registered.czxid < node.mzxid and partition not in self.disks[broker].failed:
                 self._fail(f"{leader} is to lead {partition} as in a former life, though broker {broker} has lived on")
 
-    def on_obeyed(self, receiver: "Process", request: ControlRequest, held: set[TopicPartition]) -> None:
+    def on_obeyed(self, receiver: "Life", request: ControlRequest, held: set[TopicPartition]) -> None:
         """Check that no broker deletes data that counts."""
         message = request.message
         if not isinstance(message, StopReplicaRequest) or not message.delete_partitions:
             return
         for topic, number in message.partitions:
             partition = TopicPartition(topic, number)
-            if partition not in held or partition in receiver.replicas.disk.directories:
+            if partition not in held or partition in self.disks[receiver.id].directories:
                 continue
             state = self.state(partition)
             marked = DeleteTopicsZnode.topic_path(topic) in self._server.nodes

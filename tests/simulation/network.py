@@ -6,27 +6,28 @@ may still arrive, long after its sender was deposed.
 """
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkatool.broker.controller.telling.channels import ControlRequest
 from kafkatool.core.model.values import BrokerInfo
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
-    from tests.simulation.cluster import Cluster
-    from tests.simulation.process import Process
+    from tests.simulation.life import Life
+    from tests.simulation.realm import Realm
 
 _REGISTERING_MS = 20.0  # between looks whether the receiver knows its broker epoch
 _RETRY_MS = 100.0
 _UNREACHABLE_MS = 400.0  # between attempts at a process that is not there: as the real 100, with fewer events
+_SLOW_MS = (500.0, 3000.0, 20_000.0)
 
 
 class SimulatedChannel:
     """One sender of one term of one controller."""
 
-    def __init__(self, cluster: "Cluster", owner: "Process", broker: BrokerInfo) -> None:
-        self._cluster = cluster
-        self._world: World = cluster.world
+    def __init__(self, realm: "Realm[Any]", owner: "Life", broker: BrokerInfo) -> None:
+        self._realm = realm
+        self._world: World = realm.world
         self._owner = owner
         self._broker = broker
         self._queue: deque[ControlRequest] = deque()
@@ -36,9 +37,9 @@ class SimulatedChannel:
     def send(self, request: ControlRequest) -> None:
         if not self._owner.alive:
             return
-        self._cluster.invariants.on_send(self._owner, self._broker.id, request)
+        self._realm.invariants.on_send(self._owner, self._broker.id, request)
         self._queue.append(request)
-        self._cluster.after_send(self._owner)
+        self._realm.after_send(self._owner)
         if not self._busy:
             self._next()
 
@@ -49,7 +50,7 @@ class SimulatedChannel:
     def _delay(self) -> float:
         random, chances = self._world.random, self._world.chances
         if chances.slow and random.random() < chances.slow:
-            return random.choice((500.0, 3000.0, 20_000.0))
+            return random.choice(_SLOW_MS) * self._world.pace
         return 0.5 + random.random() * 5
 
     def _next(self) -> None:
@@ -61,23 +62,24 @@ class SimulatedChannel:
     def _again(self, request: ControlRequest, after_ms: float) -> None:
         """Deliver it again, unless its sender is gone."""
         if self._owner.alive and not self._closed:
-            self._world.after(after_ms, lambda: self._arrive(request))
+            self._world.after(after_ms * self._world.pace, lambda: self._arrive(request))
 
     def _arrive(self, request: ControlRequest) -> None:
         world = self._world
         chances, random = world.chances, world.random
-        receiver = self._cluster.processes.get(self._broker.id)
-        if receiver is None or not receiver.alive:
+        receiver = self._realm.processes.get(self._broker.id)
+        if receiver is None or not receiver.alive or not self._realm.orders(self._owner.id, receiver.id):
             self._again(request, _UNREACHABLE_MS)
         elif receiver.stopped_until > world.now:
             world.after(receiver.stopped_until - world.now + random.random(), lambda: self._arrive(request))
-        elif receiver.replicas.must_wait(request):
-            world.after(_REGISTERING_MS, lambda: self._arrive(request))
+        elif receiver.must_wait(request):
+            world.after(_REGISTERING_MS * world.pace, lambda: self._arrive(request))
         elif chances.request_lost and random.random() < chances.request_lost:
             self._again(request, _RETRY_MS)
         else:
             answer = receiver.obey(request)
-            if chances.answer_lost and random.random() < chances.answer_lost:
+            is_lost = not self._realm.answers(receiver.id, self._owner.id)
+            if is_lost or (chances.answer_lost and random.random() < chances.answer_lost):
                 self._again(request, _RETRY_MS)
             else:
                 world.after(self._delay(), lambda: self._answered(request, answer))

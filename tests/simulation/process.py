@@ -1,36 +1,15 @@
-"""One broker process: the real controller worker and session object, and around them what a broker does (CTL-1, 18 to 22).
+"""One broker process: its life with the real controller and session, and around them what a broker does (CTL-1, 18 to 22).
 
-The event thread, the session's callback thread, the senders and the broker's own work are interleaved by chance. A
-killed process leaves its disk; a stopped one (SIGSTOP) leaves everything as it is and goes on later as if nothing were.
+A killed process leaves its disk; a stopped one (SIGSTOP) leaves everything as it is and goes on later as if nothing were.
 """
 
-import functools
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from kafkatool.broker.controller.events import Event, EventQueue
-from kafkatool.broker.controller.telling.channels import ChannelFactory, ControlRequest
-from kafkatool.broker.controller.term import Surroundings
-from kafkatool.broker.controller.worker import ControllerWorker
-from kafkatool.broker.runtime.timer import Timer, TimerTask
-from kafkatool.broker.settings.config import BrokerConfig
-from kafkatool.broker.state_change_log import StateChangeLog
-from kafkatool.core.errors import (
-    ConnectionLostError,
-    KafkatoolError,
-    NodeExistsError,
-    NoNodeError,
-    SessionExpiredError,
-    VersionConflictError,
-    ZooKeeperError,
-)
-from kafkatool.core.model.values import BrokerInfo, Endpoint, LeaderAndIsr, TopicPartition
-from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.zookeeper.session import SessionState
-from kafkatool.core.zookeeper.znodes import BrokerZnode, IsrChangeZnode, LogDirEventZnode, PartitionStateZnode
-from tests.core.zookeeper.ensemble import Crash
-from tests.simulation.client import Client, SimulatedZooKeeper
-from tests.simulation.network import SimulatedChannel
+from kafkatool.broker.controller.telling.channels import ControlRequest
+from kafkatool.core.errors import KafkatoolError, NoNodeError, VersionConflictError
+from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
+from kafkatool.core.zookeeper.znodes import IsrChangeZnode, LogDirEventZnode, PartitionStateZnode
+from tests.simulation.life import Life, knows_incarnations
 from tests.simulation.replicas import Disk, Replicas, Role
 
 if TYPE_CHECKING:
@@ -38,289 +17,28 @@ if TYPE_CHECKING:
 
 _REPLICATION_MS = 700.0  # between looks at who is in sync
 _LAG_MS = 3000.0  # replica.lag.time.max.ms
-_SESSION_ERRORS = (SessionExpiredError, ConnectionLostError)
-_NO_LOG = StateChangeLog(None)
-
-ShutdownAnswer = tuple[ErrorCode, list[TopicPartition]]
 
 
-@functools.cache
-def config_of(properties: tuple[tuple[str, str], ...]) -> BrokerConfig:
-    return BrokerConfig.from_properties({"zookeeper.connect": "simulated:2181", **dict(properties)})
-
-
-class SimulatedTimer(Timer):
-    """Virtual time; callbacks run with the process."""
-
-    def __init__(self, process: "Process") -> None:
-        super().__init__("simulated")
-        self._process = process
-
-    def add(self, delay_ms: float, callback: Callable[[], None]) -> TimerTask:
-        task = TimerTask(self, callback)
-
-        def due() -> None:
-            if self._process.alive and (run := task.take()):
-                run()
-
-        self._process.world.after(delay_ms, due)
-        return task
-
-
-class SimulatedQueue(EventQueue):
-    """Tells its process that there is work."""
-
-    def __init__(self, process: "Process") -> None:
-        super().__init__()
-        self._process = process
-
-    def put(self, event: Event) -> None:
-        super().put(event)
-        self._process.wake()
-
-
-class Process:
+class Process(Life):
     """From start to stop, kill included."""
 
-    def __init__(self, cluster: "Cluster", broker_id: int, disk: Disk, properties: Mapping[str, str]) -> None:
+    def __init__(self, cluster: "Cluster", broker_id: int, disk: Disk) -> None:
         self.cluster = cluster
-        self.world = cluster.world
-        self.id = broker_id
-        self.alive = True
-        self.stopped_until = 0.0
-        self.stopping = False
         self.replicas = Replicas(broker_id, disk)
-        self.client = Client(self.world, cluster.server, self)
-        self.config = config_of(tuple(sorted(properties.items())))
-        self._working = False  # the event thread is in an event
-        self._woken = False
-        self._registering = False
         self._maintaining = False
-        self._expired = False
-        self._former_sessions: set[int] = set()
         self._changed_isrs: dict[TopicPartition, None] = {}
         self._lagging: dict[tuple[TopicPartition, int], float] = {}  # since when
+        super().__init__(cluster, broker_id)
 
-        def open_channel(actor: str) -> ChannelFactory:
-            return lambda info: SimulatedChannel(cluster, self, info)
-
-        self.zookeeper = SimulatedZooKeeper(self.client)
-        self.worker = ControllerWorker(
-            Surroundings(
-                self.zookeeper,
-                self.config,
-                broker_id,
-                SimulatedQueue(self),
-                SimulatedTimer(self),
-                _NO_LOG,
-                open_channel,
-                clock=lambda: self.world.now / 1000,
-            )
-        )
-        self.zookeeper.add_session_listener(self.worker.on_session)
-        self.zookeeper.add_session_listener(self._on_session)
-        self.world.soon(self._start)
-
-    def _start(self) -> None:
-        if not self.alive:
-            return
-        if not self.cluster.server.is_up or not self.client.connected:
-            self.client.connect()
-            self.world.after(100.0, self._start)
-            return
-
-        def elect() -> None:
-            self.worker.elect()
-            self._register_soon()
-
-        self.worker.queue.put(Event("startup", elect, self._register_soon))
+    def begin_work(self) -> None:
         self.world.after(self.world.random.random() * _REPLICATION_MS, self._replicate)
-
-    # --- life -----------------------------------------------------------------------------------------------------
-
-    def kill(self) -> None:
-        """Kill it (SIGKILL): its session lives on until the server misses it."""
-        if self.alive:
-            self.world.note("broker %d is killed", self.id)
-            self.alive = False
-            if self.client.connected:
-                self.client.expire_unless_back()
-                self.client.connected = False
-                self.cluster.server.forget_watches(self.client)
-
-    def stop_for(self, ms: float) -> None:
-        """Stop it (SIGSTOP), and let it go on (SIGCONT) after a while."""
-        self.world.note("broker %d stands still for %.0f ms", self.id, ms)
-        self.stopped_until = max(self.stopped_until, self.world.now + ms)
-        if self.client.connected:
-            self.client.expire_unless_back()
-
-    def stop_orderly(self, attempts: int = 3) -> None:
-        """Ask for a controlled shutdown, then end the controller and the session (CTL-22, CTL-111)."""
-        self.stopping = True
-        controller = self.cluster.controller()
-
-        def answered(answer: ShutdownAnswer | None) -> None:
-            if not self.alive:
-                return
-            self.world.note("broker %d asked for its controlled shutdown: %s", self.id, answer)
-            if answer == (ErrorCode.NONE, []) or attempts == 1:
-                self._end()
-            else:
-                self.world.after(5000.0, lambda: again(attempts - 1))
-
-        def again(attempts: int) -> None:
-            if self.alive:
-                self.stop_orderly(attempts)
-
-        waiting = [answered]
-
-        def answer(value: ShutdownAnswer | None) -> None:
-            if waiting:
-                waiting.pop()(value)
-
-        if controller is None:
-            answered(None)
-        else:
-            controller.serve_controlled_shutdown(self.id, self.replicas.broker_epoch, answer)
-            self.world.after(30_000.0, lambda: answer(None))  # one that is killed does not answer
-
-    def _end(self) -> None:
-        """End it when the event at work is done."""
-        if not self.alive:
-            return
-        if self._working or self.stopped_until > self.world.now:
-            self.world.after(50.0, self._end)
-            return
-        self.worker.stopping = True
-        self.worker.queue.close()
-        self.worker.resign()
-        self.world.note("broker %d stops", self.id)
-        self.zookeeper.close()
-        self.alive = False
-
-    def serve_controlled_shutdown(
-        self, broker: int, epoch: int | None, answered: Callable[[ShutdownAnswer | None], None]
-    ) -> None:
-        """Serve as ``Controller.controlled_shutdown`` does, without the thread that waits."""
-
-        def answer(value: ShutdownAnswer | None) -> None:
-            self.world.soon(lambda: answered(value))
-
-        def serve() -> None:
-            term = self.worker.term
-            if term is None:
-                answer((ErrorCode.STALE_CONTROLLER_EPOCH, []))
-                return
-            try:
-                answer(term.controlled_shutdown.serve(broker, epoch))
-            except BaseException:
-                answer(None)
-                raise
-
-        if self.worker.term is None:
-            answer((ErrorCode.STALE_CONTROLLER_EPOCH, []))
-        else:
-            self.worker.queue.put(Event("controlled shutdown", serve, lambda: answer(None)))
-
-    # --- the controller's thread ----------------------------------------------------------------------------------
-
-    def wake(self) -> None:
-        if not self._woken and not self._working and self.alive:
-            self._woken = True
-            self.world.soon(self._work)
-
-    def _work(self) -> None:
-        if not self.alive or self._working:
-            self._woken = False
-            return
-        if self.stopped_until > self.world.now:
-            self.world.after(self.stopped_until - self.world.now, self._work)
-            return
-        self._woken = False
-        event = self.worker.queue.take(wait=False)
-        if event is None:
-            return
-        self.world.note("controller %d handles %r", self.id, event.name)
-        self._working = True
-        part, self.client.part = self.client.part, "controller"
-        try:
-            self.worker.process(event)
-        except Crash:
-            pass  # killed
-        except Exception as e:  # noqa: BLE001  its thread would log it and go on; here it is a find
-            self.cluster.invariants.unexpected(self, event.name, e)
-        finally:
-            self._working = False
-            self.client.part = part
-        if len(self.worker.queue):
-            self.wake()
-
-    def _as_broker(self, work: Callable[[], None]) -> None:
-        """Work as on another thread of the process: its writes are not the controller's."""
-        part, self.client.part = self.client.part, "broker"
-        try:
-            work()
-        except Crash:
-            pass
-        except ZooKeeperError as e:
-            self.world.note("broker %d: %s", self.id, e)
-        finally:
-            self.client.part = part
-
-    # --- registration (Z-10, CTL-20) --------------------------------------------------------------------------------
-
-    def _on_session(self, state: SessionState) -> None:
-        if state is SessionState.EXPIRED:
-            self._expired = True
-        elif state is SessionState.CONNECTED and self._expired:
-            self._expired = False
-            self._register_soon()
-
-    def _register_soon(self, after_ms: float = 1.0) -> None:
-        if not self._registering:
-            self._registering = True
-            self.world.after(after_ms, self._register)
-
-    def _register(self) -> None:
-        self._registering = False
-        if not self.alive:
-            return
-        if self.stopped_until > self.world.now or not self.client.connected or not self.worker.has_resigned:
-            self._register_soon(50.0)
-        else:
-            self._as_broker(self._try_to_register)
-
-    def _try_to_register(self) -> None:
-        path = BrokerZnode.path(self.id)
-        info = BrokerInfo(self.id, (Endpoint("PLAINTEXT", f"host{self.id}", 9092),))
-        try:
-            try:
-                self.zookeeper.create(path, BrokerZnode.encode(info, 0), ephemeral=True)
-            except NodeExistsError:
-                node = self.zookeeper.get(path)
-                owner = node.ephemeral_owner if node is not None else 0
-                if node is not None and owner in self._former_sessions and owner != self.zookeeper.session_id:
-                    try:
-                        self.zookeeper.delete(path, node.version)
-                    except (NoNodeError, VersionConflictError):
-                        pass
-                    self._register_soon()
-                    return
-            node = self.zookeeper.get(path)
-            if node is None or node.ephemeral_owner != self.zookeeper.session_id:
-                self._register_soon(200.0)
-                return
-            self._former_sessions.add(node.ephemeral_owner)
-            self.replicas.broker_epoch = node.czxid
-        except _SESSION_ERRORS:
-            self._register_soon(200.0)
 
     # --- control requests -----------------------------------------------------------------------------------------
 
     def obey(self, request: ControlRequest) -> object:
         held = set(self.replicas.disk.directories)
-        answer = self.replicas.obey(request)
+        known = self.broker_epoch if knows_incarnations(request) else None
+        answer = self.replicas.obey(request, known)
         self.world.note("broker %d is told %s -> %s", self.id, request.message, answer)
         self.cluster.invariants.on_obeyed(self, request, held)
         return answer
@@ -333,7 +51,7 @@ class Process:
         self.world.after(_REPLICATION_MS * (0.7 + 0.6 * self.world.random.random()), self._replicate)
         if self.stopped_until <= self.world.now and self.client.connected and not self._maintaining:
             self._maintaining = True
-            self._as_broker(self._maintain)
+            self.as_broker(self._maintain)
             self._maintaining = False
 
     def _maintain(self) -> None:
@@ -399,6 +117,6 @@ class Process:
                 self.zookeeper.create(LogDirEventZnode.PREFIX,
                                       LogDirEventZnode.encode(self.id), sequential=True)  # fmt: skip
             except KafkatoolError:
-                self.world.after(1000.0, lambda: self._as_broker(tell))
+                self.world.after(1000.0, lambda: self.as_broker(tell))
 
-        self._as_broker(tell)
+        self.as_broker(tell)

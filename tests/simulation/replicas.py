@@ -22,8 +22,6 @@ from kafkatool.core.protocol.messages.stop_replica import (
 )
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
-_BROKER_EPOCH_FROM = {LeaderAndIsrRequest: 2, UpdateMetadataRequest: 5, StopReplicaRequest: 1}
-
 
 @dataclass(slots=True)
 class Role:
@@ -53,16 +51,15 @@ class Replicas:
 
     id: int
     disk: Disk
-    broker_epoch: int | None = None
     controller_epoch: int = 0
     roles: dict[TopicPartition, Role] = field(default_factory=dict)
     metadata: dict[TopicPartition, tuple[int, int, tuple[int, ...]]] = field(default_factory=dict)
     known_brokers: tuple[int, ...] = ()
 
-    def obey(self, request: ControlRequest) -> Answer:
-        """Act and answer."""
+    def obey(self, request: ControlRequest, broker_epoch: int | None) -> Answer:
+        """Act and answer. ``broker_epoch``: that of this life; None where the request does not name it."""
         message = request.message
-        refusal = self._refusal(request)
+        refusal = self._refusal(request, broker_epoch)
         match message:
             case LeaderAndIsrRequest():
                 if refusal:
@@ -84,13 +81,8 @@ class Replicas:
                     self._learn(message)
                 return UpdateMetadataResponse(error_code=refusal)
 
-    def must_wait(self, request: ControlRequest) -> bool:
-        """Tell whether it cannot know yet for which of its lives the request is (BRK-25)."""
-        return self.broker_epoch is None and _knows_incarnations(request)
-
-    def _refusal(self, request: ControlRequest) -> int:
+    def _refusal(self, request: ControlRequest, known: int | None) -> int:
         message = request.message
-        known = self.broker_epoch if _knows_incarnations(request) else None
         if known is not None and message.broker_epoch < known:
             return ErrorCode.STALE_BROKER_EPOCH
         if message.controller_epoch < self.controller_epoch:
@@ -147,7 +139,3 @@ class Replicas:
         for partition in partitions:
             self.disk.failed[partition] = None
             self.roles.pop(partition, None)
-
-
-def _knows_incarnations(request: ControlRequest) -> bool:
-    return request.version >= _BROKER_EPOCH_FROM[type(request.message)]

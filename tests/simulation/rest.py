@@ -1,5 +1,7 @@
 """What must be true once the faults have stopped and time has passed (liveness)."""
 
+from typing import Any
+
 from kafkatool.broker.controller.states import PartitionStatus, ReplicaStatus
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.znodes import (
@@ -12,14 +14,16 @@ from kafkatool.core.zookeeper.znodes import (
     ReassignmentZnode,
 )
 from tests.simulation.cluster import Cluster
+from tests.simulation.life import Life
 from tests.simulation.process import Process
+from tests.simulation.realm import Realm
 
 _REASSIGNED = "reassignment of {} to {} was neither done nor refused: it is assigned to {}"
 
 
 def problems(cluster: Cluster) -> list[str]:
     """Say why the cluster is not as it should be; empty: it is."""
-    found = _controller(cluster)
+    found = problems_of_ruling(cluster)
     if found:
         return found
     alive = sorted(p.id for p in cluster.alive())
@@ -37,7 +41,8 @@ def problems(cluster: Cluster) -> list[str]:
     return found
 
 
-def _controller(cluster: Cluster) -> list[str]:
+def problems_of_ruling(cluster: Realm[Any]) -> list[str]:
+    """Say whether one controller rules that all know, and whose memory agrees with ZooKeeper."""
     ruling = [p for p in cluster.alive() if p.worker.term is not None]
     node = cluster.server.nodes.get(ControllerZnode.PATH)
     if len(ruling) != 1 or node is None:
@@ -54,7 +59,7 @@ def _controller(cluster: Cluster) -> list[str]:
     return found or _context(cluster, process)
 
 
-def _context(cluster: Cluster, process: Process) -> list[str]:
+def _context(cluster: Realm[Any], process: Life) -> list[str]:
     """Compare the controller's memory with ZooKeeper: gauges and the next decision rest on it."""
     term = process.worker.term
     assert term is not None

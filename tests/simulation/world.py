@@ -14,7 +14,7 @@ from typing import Any
 
 Action = Callable[[], None]
 
-_MAX_STEPS = 60_000  # of one run: more means that it does not come to rest
+MAX_STEPS = 60_000  # of one run: more means that it does not come to rest
 _MAX_DEPTH = 40  # frames of waiting on top of each other
 
 
@@ -37,16 +37,24 @@ class Chances:
 
 
 class World:
-    """Runs until told; ``trace`` collects what happened, only when asked for."""
+    """Runs until told; ``trace`` collects what happened, only when asked for.
 
-    def __init__(self, seed: int, *, tracing: bool = False) -> None:
+    ``pace``: the part of its time in life that each wait of a process takes here, where a cluster is to be quicker.
+    ``max_steps``: of the whole run; None: somebody else sees to its end.
+    """
+
+    def __init__(
+        self, seed: int | str, *, tracing: bool = False, pace: float = 1.0, max_steps: int | None = MAX_STEPS
+    ) -> None:
         self.random = random.Random(seed)
         self.now = 0.0  # ms
+        self.pace = pace
         self.chances = Chances()
         self.trace: list[str] | None = [] if tracing else None
         self.steps = 0
         self.digest = 0
         self.violations: list[str] = []
+        self._max_steps = max_steps
         self._heap: list[tuple[float, int, Action]] = []
         self._order = 0
         self._depth = 0
@@ -69,7 +77,7 @@ class World:
         at, _, action = heapq.heappop(self._heap)
         self.now = max(self.now, at)
         self.steps += 1
-        if self.steps > _MAX_STEPS:
+        if self._max_steps is not None and self.steps > self._max_steps:
             self.fail("the cluster does not come to rest")
         action()
         return True

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from tests.histories.analyser.verdict import TOO_LITTLE
 from tests.histories.simulated.faults import KINDS
 from tests.histories.simulated.kept import keep, told
+from tests.histories.simulated.ruled.troubles import OWN_ASKED_FOR, OWN_KINDS
 from tests.histories.simulated.shrinking import shrunk
 from tests.histories.simulated.simulation import PROCESSES, Schedule, StalledError, drawn, run
 
@@ -45,7 +46,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/history-simulate", description=__doc__)
     parser.add_argument("--seeds", default="1-20", help="as 7 or 1-100 (%(default)s)")
     parser.add_argument("--operations", type=int, default=2000, help="of each history (%(default)s)")
-    parser.add_argument("--faults", default=",".join(KINDS), help="kinds of faults to draw from (%(default)s)")
+    parser.add_argument(
+        "--controller", choices=("written", "real"), default="written", help="who rules the brokers (%(default)s)"
+    )
+    own = ",".join((*OWN_KINDS, *OWN_ASKED_FOR))
+    kinds_told = f"kinds of faults to draw from (all of {','.join(KINDS)}; under a real controller also {own})"
+    parser.add_argument("--faults", help=kinds_told)
     parser.add_argument("--compacted", action="store_true", help="keys are compacted")
     parser.add_argument("--jobs", type=int, default=1, help="histories at a time (%(default)s)")
     parser.add_argument("--processes", type=int, default=PROCESSES, help="of each history (%(default)s)")
@@ -53,10 +59,18 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="where to leave the history of each seed")
     given = parser.parse_args()
     first, _, last = given.seeds.partition("-")
-    kinds = given.faults.split(",")
+    kinds = given.faults.split(",") if given.faults else None
     seeds = range(int(first), int(last or first) + 1)
     schedules = [
-        drawn(seed, given.operations, kinds, compacted=given.compacted, processes=given.processes) for seed in seeds
+        drawn(
+            seed,
+            given.operations,
+            kinds,
+            compacted=given.compacted,
+            processes=given.processes,
+            is_ruled=given.controller == "real",
+        )
+        for seed in seeds
     ]
     unjudged, cpu_s = 0, 0.0
     with tempfile.TemporaryDirectory(prefix="history-simulate-") as name:

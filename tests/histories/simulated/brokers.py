@@ -43,13 +43,13 @@ from kafkatool.core.protocol.messages.offset_for_leader_epoch import (
 )
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataRequest
 from kafkatool.core.protocol.records.batches import read_header
-from kafkatool.core.zookeeper.session import Node, Op, TransactionError, WatchEvent
+from kafkatool.core.zookeeper.session import Node, Op, TransactionError, WatchEvent, ZooKeeper
 from tests.broker.replication.world import Clock, metadata_request
 from tests.broker.storage.logs import Later, broker_config, log_config
 from tests.core.zookeeper.memory import MemoryEnsemble, MemoryZooKeeper
 from tests.faults.torn import tear
 from tests.histories.power.disk import Disk
-from tests.histories.simulated.between import Asked, serve
+from tests.histories.simulated.between import Asked, Over, serve
 from tests.histories.simulated.coordination import Coordination
 from tests.histories.simulated.played import PlayedScheduler, PlayedTimer
 
@@ -80,7 +80,6 @@ _COMPACTED_LOGS: Final = {
     "min_cleanable_dirty_ratio": "0",
 }
 _ANSWER_MS: Final = 250.0  # so long a broker waits for another's
-_LATEST_MS: Final = 100  # of requests between brokers
 _LATEST_ANSWER_MS: Final = 200
 _LOOKED_MS: Final = 20.0
 _CLEANS_MS: Final = 60.0
@@ -176,7 +175,6 @@ class Broker:
 
     id: int
     directory: Path
-    zookeeper: SimulatedZooKeeper
     clock: Clock
     wires: Wires
     others: Mapping[int, "Broker"]
@@ -189,6 +187,8 @@ class Broker:
     life: int = 0
     alive: bool = False
     frozen: bool = False
+    is_stopping: bool = False
+    """It has been told to end as it should, and has not ended yet."""
     lost_power: bool = False
     """Since its logs were last known to lack nothing."""
     lazy: bool = False
@@ -197,6 +197,7 @@ class Broker:
     """Partitions of which followers get no answer, over connections of their own; others are heard."""
     taken: Callable[["Produced"], bool] | None = None
     """Tells of each request to produce whether it is taken on its way, and not served."""
+    zookeeper: ZooKeeper = field(init=False)
     partitions: dict[int, Partition] = field(default_factory=dict)
     commands: deque[LeaderAndIsrPartition | UpdateMetadataRequest] = field(default_factory=deque)
     requests: deque[Callable[[], object]] = field(default_factory=deque)
@@ -209,18 +210,15 @@ class Broker:
     def start(self, *, clean: bool = False) -> None:
         self.life += 1
         self._timer = PlayedTimer(self.clock)
+        self._connections: dict[tuple[int, int], Over] = {}  # to other brokers, for each kind of request
         self._scheduler = PlayedScheduler(self._timer, self.chance)
-        cache = self._cache = MetadataCache(self.id)
-        cache.update(metadata_request(map(partition_of, PARTITIONS), dict.fromkeys(BROKERS, 1), -1))
-        local = self._local = LocalPartitions(cache)
-        self._fetch_sessions = FetchSessions(_SESSIONS, self.clock)
-        self._delayed = DelayedRequests(self._timer, self._fetch_sessions)
-        self._appends = Appends(local, self._delayed, acks_all_allowed=lambda: True)
+        self.cache = MetadataCache(self.id)
+        self._replicate()
         self.coordination = Coordination(
             self.id,
-            local,
+            self._local,
             self._appends,
-            cache,
+            self.cache,
             self._timer,
             self._scheduler,
             self.clock,
@@ -233,13 +231,27 @@ class Broker:
             self.disk.settle(self.directory)
         for key in PARTITIONS:
             self._open(key, clean=clean)
-        self.in_sync_writer = IsrWriter(self.zookeeper, self._scheduler, lambda _: None, lambda _: None)
-        unlimited = ReplicationQuota(self.id, lambda _: (), RateWindow(1, 1000, self.clock))
-        self._fetches = Fetches(local, self._delayed, self.in_sync_writer, unlimited)
         self._cleans_at = self.clock() + _CLEANS_MS
         self._cleaner = LogCleaner(broker_config(), lambda: [self.partitions[key].log for key in KEYS])
         self._steps = Follow(broker_config(), self, lambda _: None)  # type: ignore[arg-type]
         self.alive, self.frozen, self.lazy, self.stalled, self.taken = True, False, False, (), None
+        self._begin_to_serve()
+
+    def _replicate(self) -> None:
+        """Make what replicates, without any partition yet."""
+        self.cache.update(metadata_request(map(partition_of, PARTITIONS), dict.fromkeys(BROKERS, 1), -1))
+        self._local = LocalPartitions(self.cache)
+        self._fetch_sessions = FetchSessions(_SESSIONS, self.clock)
+        self._delayed = DelayedRequests(self._timer, self._fetch_sessions)
+        self._appends = Appends(self._local, self._delayed, acks_all_allowed=lambda: True)
+        self.in_sync_writer = IsrWriter(self.zookeeper, self._scheduler, lambda _: None, lambda _: None)
+        unlimited = ReplicationQuota(self.id, lambda _: (), RateWindow(1, 1000, self.clock))
+        self._fetches = Fetches(self._local, self._delayed, self.in_sync_writer, unlimited)
+
+    def _begin_to_serve(self) -> None:
+        """Have the partitions here at once: what their roles are is told later."""
+        for partition in self.partitions.values():
+            self._local.add(partition)
 
     def _open(self, key: int, *, clean: bool) -> None:
         checkpoint = self._checkpoints.get(key, Checkpoint())
@@ -261,26 +273,30 @@ class Broker:
             clock_ms=self.clock,
             high_watermark=checkpoint.high_watermark,
         )
-        self._local.add(self.partitions[key])
 
     def begin_anew(self, key: int) -> None:
         """Delete its replica and make an empty one, as one that is moved away and comes back.
 
         What it was told of the former one before that, it had obeyed by then: orders come one after the other.
         """
-        self.partitions[key].log.abandon()
-        for file in (self.directory / f"t-{key}").iterdir():
-            file.unlink()
-        self.disk.settle(self.directory / f"t-{key}")
         former = partition_of(key)
         self.commands = deque(
             told
             for told in self.commands
             if isinstance(told, UpdateMetadataRequest) or (told.topic, told.partition) != former
         )
+        self._local.remove(former)
+        self._erase(key)
+        self._local.add(self.partitions[key])
+
+    def _erase(self, key: int) -> None:
+        """Make an empty log in place of one, of which nothing is known any more."""
+        self.partitions[key].log.abandon()
+        for file in (self.directory / f"t-{key}").iterdir():
+            file.unlink()
+        self.disk.settle(self.directory / f"t-{key}")
         for held in (self._follows, self._answers, self._checkpoints):
             held.pop(key, None)
-        self._local.remove(former)
         self._open(key, clean=True)
 
     def _config_of(self, key: int) -> LogConfig:
@@ -314,7 +330,7 @@ class Broker:
         self._end()
 
     def _end(self) -> None:
-        self.alive = False
+        self.alive = self.is_stopping = False
         for held in (self.partitions, self._follows, self._answers):
             held.clear()
         self.commands.clear()
@@ -332,8 +348,18 @@ class Broker:
         newest.write_bytes(content[:-size_bytes] + chance.randbytes(size_bytes))
         self.disk.settle(self.directory)
 
-    def lose_power(self, chance: Random) -> None:
-        """Leave of its files what a disk may hold after a power cut."""
+    def freeze(self, ms: float) -> None:
+        """Let it stand still until it is thawed, which is to be after that time."""
+        self.frozen = True
+
+    def thaw(self) -> None:
+        self.frozen = False
+
+    def lose_power(self, chance: Random, *, has_flushed: bool = False) -> None:
+        """Leave of its files what a disk may hold after a power cut.
+
+        ``has_flushed``: what was acknowledged of its logs is on the disk, or on those of others who are as much in sync.
+        """
         self.disk.cut_power(chance, self.directory)
         self.disk.settle(self.directory)
         self.lost_power = True
@@ -348,6 +374,11 @@ class Broker:
         """Tell whether a question to that broker comes back answered."""
         peer = self.others[other]
         return peer.alive and not peer.frozen and self.wires.carry(self.id, other)
+
+    @property
+    def replicas_ms(self) -> float:
+        """Return the time by its replicas' clock."""
+        return self.clock()
 
     def send(self, request: Callable[[], object], delay_ms: float = 0) -> None:
         """Have a request served, once it comes to that; one that is held up on its way comes after later ones."""
@@ -388,7 +419,7 @@ class Broker:
             return
         told = self.commands.popleft()
         if isinstance(told, UpdateMetadataRequest):
-            self._cache.update(told)
+            self.cache.update(told)
             return
         number = number_of(told.topic, told.partition)
         partition = self.partitions[number]
@@ -524,7 +555,7 @@ class Broker:
         tp = partition_of(key)
         deletions = {tp: delete_on_leader(tp, offset, self._local.leader)}
         waiting = DelayedDeletion(
-            PATIENCE_MS, deletions, self._local.leader, self._cache, lambda: told(deletions[tp].error)
+            PATIENCE_MS, deletions, self._local.leader, self.cache, lambda: told(deletions[tp].error)
         )
         self._delayed.deletions.watch(waiting, waiting.subjects)
 
@@ -532,11 +563,15 @@ class Broker:
         """Ask another broker. None is told where it has died, or says nothing in time: it may do what was asked later."""
         other, life = self.others[number], self.others[number].life
         timer, is_told = self._timer, False
+        way, connections = (number, asked.api.key), self._connections
+        over = connections.setdefault(way, Over(f"broker-{self.id}", other.replicas_ms))
 
         def tell(answer: Any) -> None:
             nonlocal is_told
             if not is_told:
                 is_told = True
+                if answer is None and connections.get(way) is over:
+                    del connections[way]
                 told(answer)
 
         def look() -> None:
@@ -552,10 +587,8 @@ class Broker:
         timer.add(_ANSWER_MS, lambda: tell(None))
         timer.add(1, look)
         if other.alive and self.wires.carry(self.id, number):
-            # One that comes after its repeat, over another connection, could end the next transaction: no field tells
-            # the two apart, in Kafka neither. So it is late while it is waited for, and no longer.
-            late_ms = min(held_up_ms(self.chance, _LATE_BETWEEN), _LATEST_MS)
-            other.send(lambda: serve(asked, other.coordination, answered), late_ms)
+            late_ms = held_up_ms(self.chance, _LATE_BETWEEN)  # or longer than it is waited for
+            other.send(lambda: serve(asked, over, other.coordination, answered), late_ms)
 
     def _acknowledge(self) -> None:
         for number in PARTITIONS:
@@ -565,9 +598,7 @@ class Broker:
         """Do what comes round: look for followers that lag, write in-sync sets, checkpoint, compact."""
         match chance.randrange(8):
             case 0 | 1:
-                for partition in self.partitions.values():
-                    if change := partition.propose_shrink():
-                        self.in_sync_writer.submit(change)
+                self._shrink()
             case 2 | 3 | 4 | 5 | 6:
                 self._scheduler.run_next()
             case 7:
@@ -580,3 +611,8 @@ class Broker:
                     self._cleans_at = self.clock() + _CLEANS_MS
                     while self._cleaner.clean_dirtiest():
                         pass
+
+    def _shrink(self) -> None:
+        for partition in self.partitions.values():
+            if change := partition.propose_shrink():
+                self.in_sync_writer.submit(change)

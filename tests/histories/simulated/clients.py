@@ -26,7 +26,7 @@ from tests.broker.replication.world import Clock
 from tests.histories.clients.values import TEXT, decode, encode, record_key
 from tests.histories.history import FAIL, INFO, OK
 from tests.histories.simulated.brokers import KEYS, PATIENCE_MS, READ, Broker, Produced, held_up_ms
-from tests.histories.simulated.controller import Controller
+from tests.histories.simulated.controller import Rule
 from tests.histories.simulated.coordination import Coordination
 from tests.histories.writer import HistoryWriter
 
@@ -92,7 +92,7 @@ class Process:
         number: int,
         chance: Random,
         brokers: Mapping[int, Broker],
-        controller: Controller,
+        controller: Rule,
         clock: Clock,
         writer: HistoryWriter,
         values: Values,
@@ -107,6 +107,7 @@ class Process:
         self._sequences = dict.fromkeys(READ, 0)
         self._positions = dict.fromkeys(KEYS, 0)
         self._leaders: dict[int, tuple[int, int]] = {}  # as last heard: broker and epoch
+        self._newest = dict.fromkeys(READ, -1)  # epoch heard of: what an older one is told of is not taken
         self._doing = self._life()
 
     def succeed(self, former: "Process") -> None:
@@ -306,8 +307,9 @@ class Process:
         yield
         told: dict[int, tuple[int, int]] = {}
         for key in KEYS:
-            self._leaders.pop(key, None)
-            leader, epoch = self._leader(key)
+            state, _ = self._controller.state(key)
+            leader, epoch = state.leader or 0, state.leader_epoch  # who is behind may tell an end that has gone on
+            self._leaders[key], self._newest[key] = (leader, epoch), epoch
             start = start_of(self._brokers[leader], key, epoch) if self._is_heard(leader) else None
             end = None if start is None else end_of(self._brokers[leader], key, epoch)
             if start is None or end is None:
@@ -320,8 +322,10 @@ class Process:
 
     def _leader(self, key: int) -> tuple[int, int]:
         if key not in self._leaders:
-            state, _ = self._controller.state(key)
-            self._leaders[key] = state.leader or 0, state.leader_epoch
+            leader, epoch = self._controller.told(key, self._chance)
+            is_old = epoch < self._newest[key]
+            self._newest[key] = max(epoch, self._newest[key])
+            self._leaders[key] = 0 if is_old else leader, epoch
         return self._leaders[key]
 
     def _is_heard(self, broker: int) -> bool:

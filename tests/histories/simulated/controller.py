@@ -1,6 +1,11 @@
-"""The controller of the simulation: the product's elections, written to ZooKeeper and told at once, heard in their order."""
+"""Who rules the brokers of the simulation, and the written controller: the product's elections, told at once, in order.
 
-from collections.abc import Mapping
+The other one is the product's (``ruled``).
+"""
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkatool.broker.controller.deciding.leader_selection import elect_offline, first_leader, without_replicas
 from kafkatool.core.model.values import LeaderAndIsr
@@ -12,11 +17,43 @@ from kafkatool.core.protocol.messages.update_metadata import (
 )
 from kafkatool.core.zookeeper.operations import SetData
 from kafkatool.core.zookeeper.znodes import PartitionStateZnode
-from tests.broker.replication.world import role
+from tests.broker.replication.world import Clock, role
 from tests.core.zookeeper.memory import MemoryEnsemble, MemoryZooKeeper
-from tests.histories.simulated.brokers import BROKERS, PARTITIONS, Broker, partition_of
+from tests.histories.simulated.brokers import BROKERS, PARTITIONS, Broker, SimulatedZooKeeper, Wires, partition_of
 
+if TYPE_CHECKING:
+    from tests.histories.simulated.windows import Stage
+
+SESSION_MS: Final = 250.0
+"""How long ZooKeeper keeps the session of a broker that it does not hear."""
 _EPOCH = 1
+
+
+class Rule(Protocol):
+    """What clients and faults have to do with whoever rules. ``heard_ms``: so long after a death it has been dealt with."""
+
+    heard_ms: float
+
+    @property
+    def live(self) -> set[int]: ...  # brokers with a session
+
+    def step(self, tick: Callable[[], None]) -> None: ...  # let a ms pass; ``tick`` does what else happens in each
+    def pass_ms(self) -> None: ...  # called in each ms
+    def has_begun(self) -> bool: ...
+    def calm(self) -> None: ...  # let nothing go wrong any more
+    def trouble(self) -> str: ...  # why it is not at rest; empty: it is
+
+    def state(self, key: int) -> tuple[LeaderAndIsr, int]: ...
+    def all_in_sync(self) -> bool: ...
+    def told(
+        self, key: int, chance: Random
+    ) -> tuple[int, int]: ...  # leader, 0 for none, and epoch, as clients hear it
+
+    def session_ended(self, broker: int) -> None: ...  # ends it, whether or not the broker lives
+    def may_start(self, broker: Broker) -> bool: ...  # one that has died
+    def stop(self, broker: Broker) -> None: ...  # as it should, its leaderships going first
+    def move(self, key: int, to: int) -> None: ...  # a leadership, to a broker that is in sync
+    def befall(self, kind: str, broker: Broker, lasts: int, stage: "Stage") -> None: ...  # faults of its own
 
 
 def replicas_of(key: int) -> tuple[int, ...]:
@@ -28,9 +65,12 @@ def replicas_of(key: int) -> tuple[int, ...]:
 class Controller:
     """It never dies, and hears of brokers when their sessions end and begin."""
 
-    def __init__(self, ensemble: MemoryEnsemble, brokers: Mapping[int, Broker]) -> None:
+    heard_ms = SESSION_MS
+
+    def __init__(self, ensemble: MemoryEnsemble, brokers: Mapping[int, Broker], wires: Wires, clock: Clock) -> None:
         self._zookeeper = MemoryZooKeeper(ensemble)
-        self._brokers = brokers
+        self._brokers, self._wires, self._clock = brokers, wires, clock
+        self._silent_since: dict[int, float] = {}
         self.live = set(BROKERS)
         for key in PARTITIONS:
             chosen = first_leader(replicas_of(key), self.live)
@@ -48,6 +88,46 @@ class Controller:
     def all_in_sync(self) -> bool:
         states = [self.state(key)[0] for key in PARTITIONS]
         return all(state.leader is not None and set(state.isr) == set(BROKERS) for state in states)
+
+    def told(self, key: int, _chance: Random) -> tuple[int, int]:
+        state, _ = self.state(key)
+        return state.leader or 0, state.leader_epoch
+
+    # --- time -----------------------------------------------------------------------------------------------------
+
+    def step(self, tick: Callable[[], None]) -> None:
+        tick()
+
+    def has_begun(self) -> bool:
+        return True
+
+    def calm(self) -> None:
+        """It knows no trouble of its own."""
+
+    def trouble(self) -> str:
+        return ""
+
+    def pass_ms(self) -> None:
+        """Look whose session begins, and whose ends."""
+        for number, broker in self._brokers.items():
+            if broker.alive and not broker.frozen and self._wires.carry(number, 0):
+                self._silent_since.pop(number, None)
+                if number not in self.live:
+                    self.session_began(number)
+            elif self._clock() - self._silent_since.setdefault(number, self._clock()) > SESSION_MS:
+                self.session_ended(number)
+
+    # --- brokers --------------------------------------------------------------------------------------------------
+
+    def may_start(self, broker: Broker) -> bool:
+        return broker.id not in self.live
+
+    def stop(self, broker: Broker) -> None:
+        self.session_ended(broker.id)
+        broker.stop()
+
+    def befall(self, kind: str, broker: Broker, lasts: int, stage: "Stage") -> None:
+        raise ValueError(f"no fault is called {kind}")
 
     def session_ended(self, broker: int) -> None:
         """Elect for what it led, take it out of the other in-sync sets."""
@@ -141,3 +221,12 @@ class Controller:
     @staticmethod
     def _path(key: int) -> str:
         return PartitionStateZnode.path(partition_of(key))
+
+
+def rule_as_written(brokers: Mapping[int, Broker], wires: Wires, clock: Clock) -> Controller:
+    """Start these brokers, each with a session, and rule them."""
+    ensemble = MemoryEnsemble()
+    for broker in brokers.values():
+        broker.zookeeper = SimulatedZooKeeper(ensemble, wires, broker.id)
+        broker.start()
+    return Controller(ensemble, brokers, wires, clock)

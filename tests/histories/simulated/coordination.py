@@ -1,6 +1,6 @@
 """The coordinators of one broker of the simulation: the product's, over its partitions, by its played time."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -14,6 +14,7 @@ from kafkatool.broker.replication.partition.local_partitions import LocalPartiti
 from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.transactions.coordinator import TransactionCoordinator
 from kafkatool.broker.transactions.marker_writes import MarkerWrites, OffsetsEnd
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.broker.replication.world import Clock
 from tests.broker.storage.logs import broker_config
@@ -92,6 +93,11 @@ class Coordination:
     def on_leadership_change(self, leaders: Iterable[Partition], followers: Iterable[Partition]) -> None:
         self.groups.on_leadership_change(leaders, followers)
         self.transactions.on_leadership_change(leaders, followers)
+
+    def on_partitions_stopped(self, partitions: Collection[TopicPartition]) -> None:
+        """Hear of replicas that are deleted."""
+        self.groups.on_partitions_stopped(partitions)
+        self.transactions.on_partitions_stopped(partitions)
 
     def serves(self, group: str) -> bool:
         """Tell whether the group is loaded here."""

@@ -8,12 +8,9 @@ from typing import Final
 
 from tests.broker.replication.world import Clock
 from tests.histories.simulated.brokers import BROKERS, KEYS, LAG_MS, PARTITIONS, READ, Broker, Wires
-from tests.histories.simulated.controller import Controller
+from tests.histories.simulated.controller import SESSION_MS, Rule
 from tests.histories.simulated.late_repeat import LateRepeat
 from tests.histories.simulated.windows import STALLED_MS, Stage, Windows
-
-SESSION_MS: Final = 250.0
-"""How long ZooKeeper keeps the session of a broker that it does not hear."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ class Faults(Stage):
     def __init__(
         self,
         brokers: Mapping[int, Broker],
-        controller: Controller,
+        controller: Rule,
         wires: Wires,
         clock: Clock,
         chance: Random,
@@ -88,10 +85,9 @@ class Faults(Stage):
                 end = self.revive
                 led = [key for key in KEYS if self.controller.state(key)[0].leader == broker.id]
                 key = self.chance.choice(led or KEYS)
-                self.later(SESSION_MS + self.chance.randint(2, 12), partial(self._kill_leader, key))
+                self.later(self.controller.heard_ms + self.chance.randint(2, 12), partial(self._kill_leader, key))
             case "stop":
-                self.controller.session_ended(fault.broker)  # leaders move first
-                broker.stop()
+                self.controller.stop(broker)
                 end = self.revive_clean
             case "tear":
                 if not self.controller.all_in_sync() or not all(b.alive for b in self.brokers.values()):
@@ -114,7 +110,7 @@ class Faults(Stage):
                 self.later(LAG_MS + 100, partial(self._flush_once_alone, broker))
                 return
             case "freeze":
-                broker.frozen = True
+                broker.freeze(fault.lasts)
                 end = self._thaw
             case "isolate" | "sever" | "starve":
                 for other in others:
@@ -175,6 +171,9 @@ class Faults(Stage):
                 for other in others:
                     self.wires.cut(fault.broker, other)
                 self.later(LAG_MS + 100, partial(self._come_back_behind, broker))
+                return
+            case kind:
+                self.controller.befall(kind, broker, fault.lasts, self)
                 return
         longest = {"starve": 120, "stall": STALLED_MS}.get(fault.kind, fault.lasts)
         self.later(min(fault.lasts, longest), partial(end, broker))
@@ -253,7 +252,7 @@ class Faults(Stage):
         if broker.alive and broker.life == life and still and not self.is_over:
             self.controller.session_ended(broker.id)
             broker.kill()
-            broker.lose_power(self.chance)
+            broker.lose_power(self.chance, has_flushed=True)
             self.later(20, partial(self.revive, broker))
         self._mend(broker)
 
@@ -276,7 +275,7 @@ class Faults(Stage):
         self.wires.mend(broker.id)
 
     def _thaw(self, broker: Broker) -> None:
-        broker.frozen = False
+        broker.thaw()
 
     def _starved(self, broker: Broker) -> None:
         """Kill the leader whose followers have not heard of it for a while."""

@@ -5,6 +5,7 @@ from typing import Final
 
 from kafkatool.core.protocol.records.batches import read_header
 from tests.histories.simulated.brokers import Broker, Produced
+from tests.histories.simulated.controller import Controller
 from tests.histories.simulated.windows import Stage
 
 _FORGOTTEN_MS: Final = 6000  # until others have written every record key of the batch, and that is compacted
@@ -22,6 +23,8 @@ class LateRepeat:
 
     def __init__(self, stage: Stage, broker: Broker, key: int) -> None:
         self._stage, self._broker, self._key, self._life = stage, broker, key, broker.life
+        assert isinstance(stage.controller, Controller)  # the other one has no orders for a single replica
+        self._controller = stage.controller
         self._first: Produced | None = None
         self._repeat: Produced | None = None
 
@@ -71,16 +74,16 @@ class LateRepeat:
     def _move_away(self) -> None:
         stage, broker, key = self._stage, self._broker, self._key
         others = [one for one in stage.brokers if one != broker.id]
-        if stage.controller.state(key)[0].leader == broker.id:
-            stage.controller.move(key, stage.chance.choice(others))
-        stage.controller.take_out(key, broker.id)
+        if self._controller.state(key)[0].leader == broker.id:
+            self._controller.move(key, stage.chance.choice(others))
+        self._controller.take_out(key, broker.id)
         broker.begin_anew(key)
-        stage.controller.tell(key, (broker.id,))
+        self._controller.tell(key, (broker.id,))
         stage.when(lambda: not self._is_lost() and stage.is_in_sync(broker, key), self._lead, self._end, _BACK_MS)
 
     def _lead(self) -> None:
         stage, broker, key = self._stage, self._broker, self._key
-        stage.controller.move(key, broker.id)
+        self._controller.move(key, broker.id)
         stage.when(lambda: not self._is_lost() and stage.leader_of(key) is broker, self._deliver, self._end, _BACK_MS)
 
     def _deliver(self) -> None:

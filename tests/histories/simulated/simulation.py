@@ -10,7 +10,6 @@ from typing import Final, TypeVar
 
 from kafkatool.core.protocol.records.batches import CONTROL, TRANSACTIONAL
 from tests.broker.replication.world import Clock
-from tests.core.zookeeper.memory import MemoryEnsemble
 from tests.histories.analyser.verdict import Verdict, judge
 from tests.histories.history import FAIL, INFO, OK, read_file
 from tests.histories.power.disk import Disk
@@ -21,17 +20,20 @@ from tests.histories.simulated.brokers import (
     PARTITIONS,
     READ,
     Broker,
-    SimulatedZooKeeper,
     Wires,
 )
 from tests.histories.simulated.bystanders import Deleter, SessionReader, Watcher
 from tests.histories.simulated.clients import Process, Values, end_of, fetch, records_of, start_of
-from tests.histories.simulated.controller import Controller
+from tests.histories.simulated.controller import Rule, rule_as_written
 from tests.histories.simulated.coordination import GROUP, TRANSFORMERS
-from tests.histories.simulated.faults import KINDS, SESSION_MS, Fault, Faults, draw_faults
+from tests.histories.simulated.faults import KINDS, Fault, Faults, draw_faults
 from tests.histories.simulated.members import Member, committed_of
+from tests.histories.simulated.ruled.broker import RuledBroker
+from tests.histories.simulated.ruled.realm import rule_for_real
+from tests.histories.simulated.ruled.troubles import OWN_KINDS
 from tests.histories.simulated.transactors import Transactor, Transformer
 from tests.histories.writer import DELETE_RETENTION_MS, Header, HistoryWriter, Options
+from tests.simulation.world import SimulationError
 
 DISKS: Final = "disks"
 _SETTLED_MS: Final = 6000
@@ -43,8 +45,13 @@ _DELETER: Final = _READER + 1  # and after it those that take over from it
 _SEGMENT_BYTES: Final = 3000
 _KINDS: Final = (Process, Member, Transactor, Transformer, Transactor, Member, Process, Transformer)
 PROCESSES: Final = len(_KINDS)
+RULED_KINDS: Final = (*KINDS, *OWN_KINDS)
 
 P = TypeVar("P", bound=Process)
+
+
+class BrokenRuleError(Exception):
+    """One of the rules of ``tests.simulation`` was broken, which hold at each write and each order of a controller."""
 
 
 class StalledError(Exception):
@@ -61,6 +68,8 @@ class Schedule:
     faults: tuple[Fault, ...]
     compacted: bool = False
     absent: frozenset[int] = frozenset()
+    is_ruled: bool = False
+    """By the product's controller, on one of the brokers; else by the written one."""
 
     @property
     def present(self) -> tuple[int, ...]:
@@ -80,14 +89,16 @@ class Schedule:
 def drawn(
     seed: int,
     operations: int,
-    kinds: Sequence[str] = KINDS,
+    kinds: Sequence[str] | None = None,
     *,
     compacted: bool = False,
     processes: int = PROCESSES,
+    is_ruled: bool = False,
 ) -> Schedule:
-    """Draw the schedule of a seed, with faults of these kinds for as long as operations may last."""
+    """Draw the schedule of a seed, with faults of these kinds, or all that chance may bring, for as long as it may last."""
+    kinds = kinds or (RULED_KINDS if is_ruled else KINDS)
     faults = draw_faults(Random(f"faults {seed}"), operations * 12, kinds)
-    return Schedule(seed, operations, processes, faults, compacted)
+    return Schedule(seed, operations, processes, faults, compacted, is_ruled=is_ruled)
 
 
 class Simulation:
@@ -97,15 +108,12 @@ class Simulation:
         self._schedule = schedule
         self._chance = Random(f"steps {schedule.seed}")
         self._clock, self._wires = clock, Wires()
-        ensemble = MemoryEnsemble()
         self._values = Values(compacted=schedule.compacted)
         self._brokers: dict[int, Broker] = {}
         for broker in BROKERS:
-            zookeeper = SimulatedZooKeeper(ensemble, self._wires, broker)
-            self._brokers[broker] = Broker(
+            self._brokers[broker] = (RuledBroker if schedule.is_ruled else Broker)(
                 broker,
                 directory / DISKS / str(broker),
-                zookeeper,
                 self._clock,
                 self._wires,
                 self._brokers,
@@ -115,14 +123,15 @@ class Simulation:
                 schedule.segment_bytes,
                 schedule.compacted,
             )
-        for one in self._brokers.values():
-            one.start()
-        self._controller = Controller(ensemble, self._brokers)
-        self._silent_since: dict[int, float] = {}
+        told_of = self._brokers, self._wires, self._clock
+        self.controller: Rule = (
+            rule_for_real(schedule.seed, *told_of) if schedule.is_ruled else rule_as_written(*told_of)
+        )
         self._writer = HistoryWriter(
             directory / "history.jsonl", _header(schedule), clock=lambda: int(self._clock() * 1e6)
         )
-        told = (self._brokers, self._controller, self._wires, self._clock, self._chance)
+        self._is_playing, self._done = False, 0
+        told = (self._brokers, self.controller, self._wires, self._clock, self._chance)
         self._faults = Faults(*told, self._tell, self._delete)
         self._doubted: list[Process] = []  # that go on beside who has taken over from them
         self._processes = [self._process(n, _kind_of(n)) for n in schedule.present]
@@ -134,21 +143,13 @@ class Simulation:
     def play(self) -> None:
         """Let the operations be done while faults come and go, then read everything. Raises StalledError."""
         with self._writer:
-            self._faults.plan(self._schedule.faults)
-            done = 0
-            while done + sum(process.done for process in self._clients()) < self._schedule.operations:
+            while not self.controller.has_begun():
                 self._step()
-                for place, process in enumerate(self._processes):
-                    if process.over or process.is_doubted:
-                        if process.over:
-                            done += process.done
-                        else:
-                            self._doubted.append(process)
-                        number = process.number + self._schedule.processes
-                        self._processes[place] = self._process(number, _kind_of(number))
-                        self._processes[place].succeed(process)
-                done += sum(process.done for process in self._doubted if process.over)
-                self._doubted = [process for process in self._doubted if not process.over]
+            self._faults.plan(self._schedule.faults)
+            self._is_playing = True
+            while self._done + sum(process.done for process in self._clients()) < self._schedule.operations:
+                self._step()
+            self._is_playing = False
             self._settle()
             self._read_everything()
         for broker in self._brokers.values():
@@ -157,13 +158,19 @@ class Simulation:
     # --- time -----------------------------------------------------------------------------------------------------
 
     def _step(self) -> None:
+        self.controller.step(self._tick)
+
+    def _tick(self) -> None:
+        """Let all that happens in a ms happen: more may come in between, wherever somebody waits."""
         self._clock.pass_ms(1)
         self._faults.pass_ms()
-        self._watch_sessions()
+        self.controller.pass_ms()
         for broker in self._brokers.values():
             if broker.alive and not broker.frozen:
                 for _ in range(4):
                     broker.step(self._chance)
+        if not self.controller.has_begun():
+            return
         processes = self._clients()
         for process in self._chance.sample(processes, (len(processes) + 1) // 2):
             process.step()
@@ -171,6 +178,22 @@ class Simulation:
             bystander.step()
         if self._deleter.over:
             self._deleter = self._process(self._deleter.number + 1, Deleter, Values())
+        if self._is_playing:
+            self._take_over()
+
+    def _take_over(self) -> None:
+        """Have others take the places of those that are over, or taken for dead."""
+        for place, process in enumerate(self._processes):
+            if process.over or process.is_doubted:
+                if process.over:
+                    self._done += process.done
+                else:
+                    self._doubted.append(process)
+                number = process.number + self._schedule.processes
+                self._processes[place] = self._process(number, _kind_of(number))
+                self._processes[place].succeed(process)
+        self._done += sum(process.done for process in self._doubted if process.over)
+        self._doubted = [process for process in self._doubted if not process.over]
 
     def _tell(self, fault: Fault) -> None:
         until = int((self._clock() + fault.lasts) * 1e6)  # or so: of some it is other faults that end them
@@ -185,25 +208,17 @@ class Simulation:
     def _bystanders(self) -> list[Process]:
         return [self._watcher, self._session_reader, self._deleter]
 
-    def _watch_sessions(self) -> None:
-        for number, broker in self._brokers.items():
-            if broker.alive and not broker.frozen and self._wires.carry(number, 0):
-                self._silent_since.pop(number, None)
-                if number not in self._controller.live:
-                    self._controller.session_began(number)
-            elif self._clock() - self._silent_since.setdefault(number, self._clock()) > SESSION_MS:
-                self._controller.session_ended(number)
-
     def _process(self, number: int, kind: type[P], values: Values | None = None) -> P:
         chance = Random(f"process {self._schedule.seed} {number}")
         values = values or self._values
-        return kind(number, chance, self._brokers, self._controller, self._clock, self._writer, values)
+        return kind(number, chance, self._brokers, self.controller, self._clock, self._writer, values)
 
     # --- the end --------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
         """Let what is under way end, mend everything, and wait until all replicas are in sync."""
         self._faults.is_over = True
+        self.controller.calm()
         for process in (*self._clients(), *self._bystanders()):
             process.is_wanted = False
         over = self._clock() + _SETTLED_MS
@@ -213,11 +228,13 @@ class Simulation:
                 return
             self._wires.mend()
             for broker in self._brokers.values():
-                broker.frozen, broker.stalled = False, ()
-                if not broker.alive and broker.id not in self._controller.live:
+                broker.thaw()
+                broker.stalled = ()
+                if not broker.alive and self.controller.may_start(broker):
                     broker.start()
             self._step()
-        raise StalledError(f"seed {self._schedule.seed}: not in sync after all faults")
+        why = self.controller.trouble() or "not in sync"
+        raise StalledError(f"seed {self._schedule.seed}: after all faults {why}")
 
     def _await_ends(self) -> None:
         """Let the transactions that are open be ended by their coordinator."""
@@ -234,13 +251,13 @@ class Simulation:
         return all(committed_of(self._leader_of(OFFSETS), group) is not None for group in (GROUP, TRANSFORMERS))
 
     def _leader_of(self, key: int) -> Broker:
-        return self._brokers[self._controller.state(key)[0].leader or 0]
+        return self._brokers[self.controller.state(key)[0].leader or 0]
 
     def _is_well(self) -> bool:
-        if not self._controller.all_in_sync():
+        if not self.controller.all_in_sync() or self.controller.trouble():
             return False
         for key in PARTITIONS:
-            state, _ = self._controller.state(key)
+            state, _ = self.controller.state(key)
             partition = self._brokers[state.leader or 0].partitions.get(key)
             if partition is None or not partition.is_leader or partition.leader_epoch != state.leader_epoch:
                 return False
@@ -325,7 +342,7 @@ def _header(schedule: Schedule) -> Header:
 def run(
     directory: Path, schedule: Schedule, listening: Callable[[Clock], AbstractContextManager[object]] = nullcontext
 ) -> Verdict:
-    """Play a schedule in an empty directory and judge what was seen. Raises StalledError.
+    """Play a schedule in an empty directory and judge what was seen. Raises StalledError, BrokenRuleError.
 
     ``listening``: given the clock of the run, is about while it is played.
     """
@@ -333,5 +350,8 @@ def run(
     (disks := directory / DISKS).mkdir(parents=True)
     disk, clock = Disk(disks), Clock()
     with listening(clock), Noting(disks, disk.take):
-        Simulation(directory, schedule, disk, clock).play()
+        try:
+            Simulation(directory, schedule, disk, clock).play()
+        except SimulationError as e:
+            raise BrokenRuleError(f"seed {schedule.seed}: {e}") from e
     return judge(read_file(directory / "history.jsonl"))

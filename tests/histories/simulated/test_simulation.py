@@ -80,7 +80,7 @@ def test_a_run_has_one_thread_and_a_clock_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.spec("HIS-48")
 def test_members_share_a_group_s_keys_through_several_generations_and_commit_in_them(tmp_path: Path) -> None:
-    run(tmp_path / "run", drawn(4, _OPERATIONS * 2))
+    run(tmp_path / "run", drawn(5, _OPERATIONS * 2))
     operations = read_file(tmp_path / "run" / "history.jsonl").operations
     told: set[str] = set()
     for group in (GROUP, TRANSFORMERS):
@@ -151,7 +151,7 @@ def test_what_a_run_has_to_ask_for_shows_nothing_either(tmp_path: Path, kind: st
 def test_no_power_cut_leaves_a_hole_that_anybody_sees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With small segments one that was not synced yet is often lost while the next one is not."""
     monkeypatch.setattr(Schedule, "segment_bytes", 600)
-    schedules = (drawn(seed, 800, ["power", "move"]) for seed in range(7, 27))
+    schedules = (drawn(seed, 800, ["power", "move"]) for seed in range(2, 22))
     with monkeypatch.context() as patch:
         patch.setattr(log_opening, "first_gap", lambda *_: None)
         seen = next(one for one in schedules if run(tmp_path / "run", one).exit_code == FOUND)

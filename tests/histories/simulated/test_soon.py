@@ -18,7 +18,6 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import TRANSACTIONAL
 from tests.broker.replication.world import Clock
 from tests.broker.storage.batch_builders import batch
-from tests.core.zookeeper.memory import MemoryEnsemble
 from tests.histories.power.disk import Disk
 from tests.histories.power.noting import Noting
 from tests.histories.simulated.brokers import (
@@ -27,11 +26,10 @@ from tests.histories.simulated.brokers import (
     TRANSACTIONS,
     Broker,
     Produced,
-    SimulatedZooKeeper,
     Wires,
     partition_of,
 )
-from tests.histories.simulated.controller import Controller
+from tests.histories.simulated.controller import rule_as_written
 
 SOON_MS: Final = 1000.0
 NONE: Final = ErrorCode.NONE
@@ -55,14 +53,13 @@ class Played:
     """Three brokers to which nothing happens but what a test does; a step is a ms."""
 
     def __init__(self, directory: Path, disk: Disk, seed: int) -> None:
-        self.clock, wires, ensemble = Clock(), Wires(), MemoryEnsemble()
+        self.clock, wires = Clock(), Wires()
         self._chance, ids = Random(f"steps {seed}"), count(1000)
         self.brokers: dict[int, Broker] = {}
         for number in BROKERS:
             self.brokers[number] = Broker(
                 number,
                 directory / str(number),
-                SimulatedZooKeeper(ensemble, wires, number),
                 self.clock,
                 wires,
                 self.brokers,
@@ -71,9 +68,7 @@ class Played:
                 disk,
                 1 << 20,
             )
-        for one in self.brokers.values():
-            one.start()
-        self.controller = Controller(ensemble, self.brokers)
+        self.controller = rule_as_written(self.brokers, wires, self.clock)
         self.until(lambda: all(self.leader_of(key).partitions[key].is_leader for key in PARTITIONS), "all to be led")
 
     def until(self, what: Callable[[], bool], title: str, limit_ms: float = _PATIENCE_MS) -> None:

@@ -18,7 +18,7 @@ from kafkatool.broker.storage.segment.transaction_index import read_aborted
 from kafkatool.core.protocol.records.batches import CONTROL
 from tests.broker.replication.world import Clock
 from tests.histories.simulated.brokers import BROKERS, KEYS, PARTITIONS, READ, Broker, Wires
-from tests.histories.simulated.controller import Controller
+from tests.histories.simulated.controller import Rule
 
 STALLED_MS: Final = 180  # less than what puts followers out of the in-sync set
 _PATIENCE_MS: Final = 900  # for what a step waits for
@@ -36,7 +36,7 @@ class Stage:
     """
 
     def __init__(
-        self, brokers: Mapping[int, Broker], controller: Controller, wires: Wires, clock: Clock, chance: Random
+        self, brokers: Mapping[int, Broker], controller: Rule, wires: Wires, clock: Clock, chance: Random
     ) -> None:
         self.is_over = False
         self.brokers, self.controller, self.wires, self.chance = brokers, controller, wires, chance
@@ -73,14 +73,16 @@ class Stage:
             otherwise()
 
     def revive(self, broker: Broker) -> None:
-        """Start it again, once its former session is over."""
-        if not broker.alive and broker.id in self.controller.live:
+        """Start it again, as soon as it may be."""
+        if not broker.alive and not self.controller.may_start(broker):
             self.later(_AGAIN_MS, partial(self.revive, broker))
         elif not broker.alive:
             broker.start()
 
     def revive_clean(self, broker: Broker) -> None:
-        if not broker.alive:
+        if broker.is_stopping:
+            self.later(_AGAIN_MS, partial(self.revive_clean, broker))
+        elif not broker.alive:
             broker.start(clean=True)
 
     def leader_of(self, key: int) -> Broker | None:
@@ -155,7 +157,7 @@ class Windows:
         else:
             successor.flush()
             successor.kill()
-            successor.lose_power(stage.chance)
+            successor.lose_power(stage.chance, has_flushed=True)
             stage.later(_AGAIN_MS, partial(stage.revive, successor))
 
         def come_back() -> None:
@@ -203,7 +205,7 @@ class Windows:
             broker.kill()
             broker.start()
             broker.kill()
-            broker.lose_power(stage.chance)
+            broker.lose_power(stage.chance, has_flushed=True)
             stage.later(_AGAIN_MS, partial(stage.revive, broker))
         for other in others:
             stage.later(_AGAIN_MS, partial(stage.revive, other))
