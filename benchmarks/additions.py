@@ -38,7 +38,8 @@ def measure(directory: Path, partitions: int, more: int) -> tuple[float, list[fl
     """Return how long it took to add so many at once, and then each of so many more."""
     with pytest.MonkeyPatch.context() as patch, stage(directory, patch) as on:
         _, identity = on.init("id")
-        at_once = took_ms(lambda: on.add("id", identity, *map(place, range(partitions))))
+        many = [place(number) for number in range(partitions)]
+        at_once = took_ms(lambda: on.add("id", identity, *many))
         each = [
             took_ms(lambda n=number: on.add("id", identity, place(n)))  # type: ignore[misc]
             for number in range(partitions, partitions + more)
