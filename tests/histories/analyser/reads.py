@@ -18,8 +18,8 @@ def polls(versions: Versions) -> Iterator[Finding]:
         moved = operation.moved
         for key in moved:
             mine.pop(key, None)
-        lasts: dict[int, int | None] = {}  # what the operation polled last of each key
-        for part in operation.parts:
+        lasts: dict[int, tuple[int | None, int]] = {}  # what the operation polled last of each key, and by which part
+        for number, part in enumerate(operation.parts):
             if type(part) is not Poll:
                 continue
             for key, (_, values) in part.runs.items():
@@ -27,7 +27,7 @@ def polls(versions: Versions) -> Iterator[Finding]:
                 first = order.index.get(values[0])  # type: ignore[arg-type]
                 if key in lasts:
                     if key not in moved:
-                        yield from _judge(versions, operation, key, lasts[key], first, "int-", ())
+                        yield from _judge(versions, operation, key, lasts[key][0], first, "int-", ())
                 elif key in mine and key not in moved:
                     place, line = mine[key]
                     yield from _judge(versions, operation, key, place, first, "", (line,))
@@ -37,10 +37,16 @@ def polls(versions: Versions) -> Iterator[Finding]:
                     and (first is None or order.values[first : first + len(values)] != values)
                 ):
                     yield from _inside(versions, operation, key, values)
-                lasts[key] = order.index.get(values[-1])  # type: ignore[arg-type]
+                lasts[key] = order.index.get(values[-1]), number  # type: ignore[arg-type]
         if operation.type == OK:
-            for key, place in lasts.items():
-                mine[key] = (place, operation.completed)
+            for key, (place, number) in lasts.items():
+                if key not in moved or not _is_moved_behind(operation, key, number):
+                    mine[key] = (place, operation.completed)
+
+
+def _is_moved_behind(operation: Operation, key: int, number: int) -> bool:
+    """Tell whether a key changed hands after a part of an operation had polled it."""
+    return any(event.part > number for event in operation.rebalance if key in event.keys)
 
 
 def _inside(versions: Versions, operation: Operation, key: int, values: Sequence[int | None]) -> Iterator[Finding]:

@@ -920,6 +920,12 @@ def test_a_rebalance_of_another_key_forgets_and_exempts_nothing(kind: str, text:
     assert kind in kinds(text, {1: assigned(5, 1)})
 
 
+@pytest.mark.spec("HIS-24", "HIS-11")
+@pytest.mark.parametrize("part", [0, 1])
+def test_what_is_polled_after_a_rebalance_in_its_operation_is_a_position(part: int) -> None:
+    assert "nonmonotonic-poll" in kinds("0 [p ; p x:a@1,b@2] ; 0 p x:a@1", {0: anew(part)})
+
+
 @pytest.mark.spec("HIS-29")
 def test_ends_of_other_isolations_are_compared_with_their_own_alone() -> None:
     asked = {0: {"isolation": "read_uncommitted"}, 1: {"isolation": "read_committed"}}
@@ -965,6 +971,8 @@ def test_a_cycle_is_told_by_its_strongest_name_alone(kind: str, text: str) -> No
         ("int-poll-skip", "1 p x:b@2 ; 0 [p x:a@1 ; p x:c@3]", {1: told("lost", 5, 0)}),
         ("int-poll-skip", "1 p x:b@2 ; 0 p x:a@1,c@3", {1: told("lost", 5, 0)}),
         ("nonmonotonic-poll", "0 p x:a@1,b@2 ; 0 assign x ; 0 p x:b@2", {1: revoked(0)}),  # told by what came next
+        ("nonmonotonic-poll", "0 [p x:a@1,b@2 ; p] ; 0 p x:a@1", {0: anew(1)}),  # told behind what was polled
+        ("poll-skip", "1 p x:b@2 ; 0 [p x:a@1 ; p] ; 0 p x:c@3", {1: anew(1)}),
     ],
 )
 def test_a_start_anew_and_a_rebalance_forget_the_position(

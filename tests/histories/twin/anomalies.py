@@ -137,7 +137,9 @@ def polls(facts: Facts) -> Iterator[Found]:
                     for one, other in pairwise(values):
                         yield from _step(facts, one, other, "int-")
                 if values and operation.type == OK:
-                    position = values[-1]
+                    last = values[-1]
+                    moved_since = any(key in event.keys and event.part > last.part for event in operation.rebalance)
+                    position = None if moved_since else last
 
 
 def _step(facts: Facts, one: Polled, other: Polled, prefix: str) -> Iterator[Found]:
