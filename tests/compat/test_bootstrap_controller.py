@@ -13,13 +13,13 @@ from tests.compat.real_kafka import KraftKafka
 from tests.steady import LASTING_KRAFT, ONE_BATCH_A_FETCH
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.slowest, pytest.mark.timeout(600)]
 
 WAIT_S = 120
 
 
 @pytest.mark.spec("ADM-4", "ADM-19", "ADM-37", "ADM-38", "ADM-41")
-@pytest.mark.parametrize("version", ["4.1.0", pytest.param("3.9.1", marks=pytest.mark.slowest)])
+@pytest.mark.parametrize("version", ["4.1.0", "3.9.1"])
 def test_a_move_to_a_broker_that_is_down_is_listed_and_cancelled_with_its_throttle(
     version: str, tmp_path: Path
 ) -> None:

@@ -146,7 +146,7 @@ class Changing:
         return ",".join(f"{HOST}:{port}" for port in ports.values())
 
 
-@pytest.fixture(params=["ours alone", "2.8.2"])
+@pytest.fixture(params=["ours alone", pytest.param("2.8.2", marks=pytest.mark.slowest)])
 def changing(request: pytest.FixtureRequest, tmp_path: Path, zk_connect: str) -> Iterator[Changing]:
     security = ClusterSecurity(tmp_path, "sasl_ssl")
     security.prepare()

@@ -12,15 +12,11 @@ from tests.compat.request_matrix import differences
 from tests.compat.request_rows import ROWS
 from tests.compat.tool_rows import PHASES
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-OFTEN = "2.8.2-secured"
+pytestmark = [pytest.mark.slow, pytest.mark.slowest, pytest.mark.timeout(900)]
 
 
 @pytest.mark.spec("SEC-16", "SEC-19", "SEC-28", "SEC-33", "SEC-112")
-@pytest.mark.parametrize(
-    "cluster",
-    [pytest.param(name, marks=[] if name == OFTEN else pytest.mark.slowest) for name in secured_matrix.CLUSTERS],
-)
+@pytest.mark.parametrize("cluster", secured_matrix.CLUSTERS)
 def test_what_kt_does_behind_each_login_the_versions_tools_do(cluster: str, tmp_path: Path) -> None:
     real_kafka.require(cluster.partition("-")[0])
     columns = secured_matrix.compare(cluster, tmp_path, print, short=True)

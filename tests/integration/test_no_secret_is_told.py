@@ -43,7 +43,7 @@ def with_wrong_words(file: Path, secrets: list[bytes], to: Path) -> Path:
 
 
 @pytest.mark.spec("SEC-42")
-@pytest.mark.parametrize("is_right", [True, False], ids=["right", "wrong"])
+@pytest.mark.parametrize("is_right", [True, pytest.param(False, marks=pytest.mark.slowest)], ids=["right", "wrong"])
 def test_no_command_tells_a_secret(cluster: EmbeddedCluster, is_right: bool, tmp_path: Path) -> None:
     secrets = secrets_of(cluster)
     folder, status = cluster.security.directory, cluster.status()

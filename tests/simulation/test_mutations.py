@@ -17,6 +17,7 @@ def test_the_mutated_text_is_still_in_the_code(mutation: Mutation) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slowest
 @pytest.mark.timeout(900)
 @pytest.mark.spec("CTL-15", "CTL-35", "CTL-42", "ADM-74", "Z-43")
 def test_the_simulation_notices_every_mutation(capsys: pytest.CaptureFixture[str]) -> None:

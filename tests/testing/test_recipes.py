@@ -35,6 +35,7 @@ def test_the_page_has_ten_recipes_or_more_and_they_are_short() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slowest
 def test_they_run_on_secured_clusters_too(pytester: pytest.Pytester, pytestconfig: pytest.Config) -> None:
     """The values are taken in any case."""
     blocks = [code for _, code in _blocks()]

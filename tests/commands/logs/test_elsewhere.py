@@ -69,9 +69,10 @@ def _isr(change: int) -> bytes:
 
 
 @pytest.mark.slow
+@pytest.mark.slowest
 @pytest.mark.timeout(600)
 @pytest.mark.spec("SCL-22X")
-@pytest.mark.parametrize("command", ["timeline", pytest.param("report", marks=pytest.mark.slowest)])
+@pytest.mark.parametrize("command", ["timeline", "report"])
 def test_a_partition_with_more_facts_than_a_task_has_memory_for_is_told_as_files_are(
     command: str, tmp_path: Path
 ) -> None:
@@ -90,9 +91,10 @@ def test_a_partition_with_more_facts_than_a_task_has_memory_for_is_told_as_files
 
 
 @pytest.mark.slow
+@pytest.mark.slowest
 @pytest.mark.timeout(600)
 @pytest.mark.spec("SCL-11X", "SCL-22X")
-@pytest.mark.parametrize("command", ["merge", pytest.param("report", marks=pytest.mark.slowest)])
+@pytest.mark.parametrize("command", ["merge", "report"])
 def test_a_gzip_file_that_holds_more_than_a_task_has_memory_for_is_read(command: str, tmp_path: Path) -> None:
     (directory := tmp_path / "there").mkdir()
     with gzip.open(directory / "state-change.log", "wb", 1) as log:

@@ -209,6 +209,7 @@ def test_a_schedule_is_a_function_of_its_seed_and_has_every_kind_of_fault() -> N
 
 
 @pytest.mark.slow
+@pytest.mark.slowest
 @pytest.mark.spec("HIS-48", "HIS-49")
 def test_followers_that_cut_nothing_are_found_out_by_a_schedule_of_which_nothing_can_be_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

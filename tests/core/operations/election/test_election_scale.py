@@ -20,6 +20,7 @@ TOPICS, PARTITIONS = 100, 1000
 
 
 @pytest.mark.slow
+@pytest.mark.slowest
 @pytest.mark.timeout(900)
 @pytest.mark.spec("ELE-14X", "ELE-17X")
 def test_a_hundred_thousand_partitions(zk_connect: str, zk: ZooKeeper) -> None:

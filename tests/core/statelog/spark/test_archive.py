@@ -135,6 +135,7 @@ class Killing:
 
 
 @pytest.mark.slow
+@pytest.mark.slowest
 @pytest.mark.timeout(1000)
 def test_pips_java_has_its_archive_after_the_first_run_and_only_once(
     cache: Path, tmp_path: Path, makers: dict[str, str]
@@ -169,6 +170,7 @@ def test_pips_java_has_its_archive_after_the_first_run_and_only_once(
 
 
 @pytest.mark.slow
+@pytest.mark.slowest
 @pytest.mark.timeout(900)
 def test_an_archive_is_made_and_used_and_a_jvm_that_dies_of_it_is_started_without(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

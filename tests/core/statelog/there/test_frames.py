@@ -29,6 +29,7 @@ TIMEOUT_S = 500
 
 
 @pytest.mark.slow
+@pytest.mark.slowest
 @pytest.mark.timeout(600)
 @pytest.mark.spec("SCL-16X", "SCL-17X")
 def test_every_question_of_the_page_has_its_answer(tmp_path: Path) -> None:
