@@ -1,14 +1,19 @@
-"""Brokers killed -9 at random under load: nothing acknowledged is lost, and all replicas end equal."""
+"""Brokers killed -9: nothing acknowledged is lost, all replicas end equal, and what was deleted does not come back."""
 
 import random
 
 import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import TopicPartition as Place
+from confluent_kafka.admin import AdminClient
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
+from kafkatool.broker.storage.checkpoint import LOG_START_OFFSETS, read_offsets
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.integration.load import Load, await_in_sync, check_records, check_replicas_equal, make_topic
-from tests.waiting import eventually
+from tests.waiting import awaited, eventually
 
 ROUNDS = 10
 PARTITIONS = 4
@@ -45,3 +50,43 @@ def test_no_acknowledged_record_is_lost_over_ten_rounds_of_kill_nine() -> None:
         assert len(load.acknowledged) > ROUNDS * 500
         check_records(cluster, TOPIC, PARTITIONS, load)
         check_replicas_equal(cluster)
+
+
+def start_of(consumer: Consumer, place: TopicPartition) -> int | None:
+    """Return the offset from which on there are records; None: a leader that is new does not know yet."""
+    try:
+        start, _ = consumer.get_watermark_offsets(Place(*place), timeout=30)
+    except KafkaException:
+        return None
+    return int(start)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.spec("BRK-141", "HIS-29")
+def test_deleted_records_stay_so_though_all_brokers_are_killed_right_after_the_answer() -> None:
+    kept = {TopicPartition(TOPIC, partition): partition + 1 for partition in range(PARTITIONS)}
+    with EmbeddedCluster(brokers=3) as cluster, ZooKeeper(cluster.zookeeper) as zk:
+        make_topic(zk, TOPIC, PARTITIONS)
+        await_in_sync(zk, [TOPIC])
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+        for topic, partition in kept:
+            for number in range(PARTITIONS + 1):
+                producer.produce(topic, str(number), partition=partition)
+        assert producer.flush(60) == 0
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        for answer in admin.delete_records([Place(*place, offset) for place, offset in kept.items()]).values():
+            answer.result(60)
+        for broker in (1, 2, 3):
+            cluster.kill_broker(broker)
+        for broker in (1, 2, 3):
+            assert read_offsets(cluster.files.data(broker) / LOG_START_OFFSETS) == kept, f"broker {broker}"
+        for broker in (1, 2, 3):
+            cluster.start_broker(broker)
+        await_in_sync(zk, [TOPIC])
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "none"})
+        try:
+            for place, offset in kept.items():
+                assert awaited(lambda p=place: start_of(consumer, p), f"the start of {place}", 90) == offset  # type: ignore[misc]
+        finally:
+            consumer.close()

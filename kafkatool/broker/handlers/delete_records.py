@@ -1,6 +1,7 @@
 """DeleteRecords (key 21), versions 0-2: raise a partition's log start, on all live replicas (KIP-107).
 
-Each partition is asked of its leader. The space is given back with the next retention run.
+Each partition is asked of its leader. The space is given back with the next retention run. What was answered holds over any
+crash: the leader keeps the new start before it is answered, a follower before it tells the leader of it (BRK-141).
 """
 
 from kafkatool.broker.administration.record_deletion import DelayedDeletion, delete_on_leader
@@ -23,9 +24,11 @@ def handle(request: wire.DeleteRecordsRequest, call: Call) -> None:
         for partition in [TopicPartition(topic.name, wanted.partition)]
     }
 
-    for partition, deletion in deletions.items():
-        if deletion.error is ErrorCode.NONE:
-            context.replica_manager.delayed.fetches.check(partition)  # sessions tell it with their next answer
+    raised = [partition for partition, deletion in deletions.items() if deletion.error is ErrorCode.NONE]
+    if raised:
+        context.log_manager.write_log_starts()
+    for partition in raised:
+        context.replica_manager.delayed.fetches.check(partition)  # sessions tell it with their next answer
 
     def result(topic: str, number: int) -> wire.DeleteRecordsPartitionResult:
         deletion = deletions[TopicPartition(topic, number)]

@@ -104,6 +104,7 @@ class ReplicaManager:
             broker_id,
             self.follower_quota,
             self.delayed.fetches.check,
+            log_manager.write_log_starts,
             f"{thread_prefix}:" if thread_prefix else "",
         )
         self.moves = LogDirMoves(

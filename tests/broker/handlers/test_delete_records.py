@@ -14,6 +14,7 @@ from kafkatool.broker.runtime.purgatory import Purgatory
 from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.storage.batches.transaction_markers import Marker, encode_marker
+from kafkatool.broker.storage.checkpoint import LOG_START_OFFSETS, read_offsets
 from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.broker.storage.producers.producer_state import UNVERIFIED
@@ -63,7 +64,12 @@ class Leader:
         return self.partition if partition == TP else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _note_raised(self, partition: TopicPartition) -> None:
-        self.raised.append((partition, self.log.log_start_offset))
+        self.raised.append((partition, self.kept))
+
+    @property
+    def kept(self) -> int:
+        """The log start that a broker would begin with that is killed now."""
+        return read_offsets(self.log.directory.parent / LOG_START_OFFSETS).get(TP, 0)
 
     def close(self) -> None:
         self.timer.close()
@@ -84,7 +90,9 @@ def client(leader: Leader) -> Iterator[Client]:
     cache = MetadataCache(1)
     cache.update(update(brokers=[live(1), live(2)]))
     replicas: Any = leader
-    with broker_of(SERVED, handler_context(replica_manager=replicas, metadata_cache=cache)) as made:
+    with broker_of(
+        SERVED, handler_context(replica_manager=replicas, metadata_cache=cache, log_manager=leader.logs)
+    ) as made:
         yield made
 
 
@@ -101,7 +109,7 @@ def ask(client: Client, wanted: Any, version: int = 1) -> tuple[int, int]:
     return partition.low_watermark, partition.error_code
 
 
-@pytest.mark.spec("BRK-162")
+@pytest.mark.spec("BRK-162", "BRK-141")
 @pytest.mark.parametrize("version", [0, 1])
 @pytest.mark.parametrize(("offset", "start"), [(3, 3), (-1, HIGH_WATERMARK), (0, 0)])
 def test_records_are_gone_when_the_live_followers_have_dropped_them_too(
@@ -109,7 +117,7 @@ def test_records_are_gone_when_the_live_followers_have_dropped_them_too(
 ) -> None:
     client.send_request(api.API, version, request(offset))
     eventually(lambda: leader.log.log_start_offset == start, "the leader's log start")
-    eventually(lambda: leader.raised == [(TP, start)], "its fetch sessions to hear of it")
+    eventually(lambda: leader.raised == [(TP, start)], "its fetch sessions to hear of it, once it is on the disk")
     leader.follower.log_start_offset = start
     leader.delayed.deletions.check(TP)
     (topic,) = client.receive_response(api.API, version).topics
@@ -165,7 +173,7 @@ def test_records_are_deleted_across_an_open_transaction_that_stays_open(
         )
         broker.produce(TP)
         assert (partition.high_watermark.offset, log.last_stable_offset) == (3, 0)
-        context = handler_context(replica_manager=broker.manager, metadata_cache=broker.cache)
+        context = handler_context(replica_manager=broker.manager, metadata_cache=broker.cache, log_manager=broker.logs)
         with broker_of(SERVED, context) as client:
             assert ask(client, request(4), version) == (-1, ErrorCode.OFFSET_OUT_OF_RANGE), "beyond the high watermark"
             start = 3 if offset < 0 else offset

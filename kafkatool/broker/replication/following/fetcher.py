@@ -47,15 +47,20 @@ class ReplicaFetcher:
         *,
         check_delayed: Callable[[TopicPartition], None],
         on_failed: Callable[[TopicPartition], None],
+        keep_log_starts: Callable[[], None],
         clock_ms: Callable[[], float] = monotonic_ms,
     ) -> None:
-        """Tell ``check_delayed`` of raised high watermarks, ``on_failed`` of those given up until LeaderAndIsr (BRK-72)."""
+        """Tell ``check_delayed`` of raised high watermarks, ``on_failed`` of those given up until LeaderAndIsr (BRK-72).
+
+        ``keep_log_starts`` brings raised log starts to the disk: the leader is told of them only afterwards (BRK-141).
+        """
         self.leader = leader
         self.requests = 0  # counters of BRK-157
         self.received_bytes = 0
         self._config = config
         self._quota = quota
         self._on_failed = on_failed
+        self._keep_log_starts = keep_log_starts
         self._clock_ms = clock_ms
         self._steps = Follow(config, leader, check_delayed)
         self._changed = threading.Condition()
@@ -222,17 +227,22 @@ class ReplicaFetcher:
         if not self._session.answered(response):
             log.info("%s: fetch session lost (error %d), asking in full", self._thread.name, response.error_code)
             return True
+        raised = False
         for topic in response.topics:
             for answer in topic.partitions:
                 topic_partition = TopicPartition(topic.topic, answer.partition)
                 followed = asked.get(topic_partition)
                 if followed is None or not self._is_current(followed) or self._steps.nothing_new(followed, answer):
                     continue
+                start = followed.log_start_offset
                 self._step(followed, partial(self._steps.take, followed, answer))
+                raised |= followed.log_start_offset > start
                 if answer.records and answer.error_code == ErrorCode.NONE:
                     size_bytes = len(answer.records)
                     self.received_bytes += size_bytes
                     self._quota.count(followed.partition, size_bytes)
+        if raised:
+            self._keep_log_starts()
         return True
 
     def _step(self, followed: FollowedPartition, step: Callable[[], FollowStep]) -> None:

@@ -44,6 +44,7 @@ class FetcherManager:
     _broker_id: int
     _quota: ReplicationQuota
     _check_delayed: Callable[[TopicPartition], None]
+    _keep_log_starts: Callable[[], None]
     _thread_prefix: str
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _fetchers: dict[tuple[int, int], ReplicaFetcher] = field(default_factory=dict, init=False)  # by (leader, number)
@@ -114,7 +115,13 @@ class FetcherManager:
         endpoint = LeaderEndpoint(self._config, self._broker_id, client_id, leader.host, leader.port)
         name = f"{self._thread_prefix}ReplicaFetcherThread-{number}-{leader.broker_id}"
         fetcher = self._fetchers[key] = ReplicaFetcher(
-            name, self._config, endpoint, self._quota, check_delayed=self._check_delayed, on_failed=self._failed.add
+            name,
+            self._config,
+            endpoint,
+            self._quota,
+            check_delayed=self._check_delayed,
+            on_failed=self._failed.add,
+            keep_log_starts=self._keep_log_starts,
         )
         fetcher.start()
         return fetcher

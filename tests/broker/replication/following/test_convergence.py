@@ -126,6 +126,7 @@ class Pair:
             ReplicationQuota(follower.broker_id, lambda c: c.follower_replication_throttled_replicas, _window()),
             check_delayed=lambda _: None,
             on_failed=self.failed.append,
+            keep_log_starts=lambda: None,
             clock_ms=self.clock,
         )
         fetcher.add([FollowedPartition(follower, self.epoch)])

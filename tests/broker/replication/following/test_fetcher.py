@@ -15,6 +15,7 @@ from kafkatool.broker.replication.following.follow import Follow, FollowStep
 from kafkatool.broker.replication.following.follower_session import FetchQuestion, FollowerSession
 from kafkatool.broker.replication.following.leader_endpoint import LeaderEndpoint
 from kafkatool.broker.replication.partition.partition_reads import EARLIEST, LATEST
+from kafkatool.broker.storage.checkpoint import LOG_START_OFFSETS, read_offsets
 from kafkatool.core.errors import BrokerUnreachableError, StorageError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -75,6 +76,7 @@ def fetcher_of(broker: World, leader: Any, *partitions: TopicPartition) -> Repli
         broker.manager.follower_quota,
         check_delayed=lambda _: None,
         on_failed=lambda _: None,
+        keep_log_starts=broker.logs.write_log_starts,
         clock_ms=broker.clock,
     )
     followed = [FollowedPartition(broker.follow(tp), 0) for tp in partitions]
@@ -82,6 +84,43 @@ def fetcher_of(broker: World, leader: Any, *partitions: TopicPartition) -> Repli
         one.truncating = False
     made.add(followed)
     return made
+
+
+class RaisedStarts(FullResponses):
+    """A leader of whose partitions the first record was deleted; notes what it is told, and what is on the disk then."""
+
+    def __init__(self, broker: World) -> None:
+        super().__init__()
+        self.told: list[dict[int, int]] = []
+        self.kept: list[dict[int, int]] = []
+        self._file = broker.logs.live_dirs[0] / LOG_START_OFFSETS
+
+    def fetch(self, question: FetchQuestion) -> FetchResponse:
+        asked = question.wanted["t"]
+        self.told.append({p.partition: p.log_start_offset for p in asked})
+        self.kept.append({tp.partition: start for tp, start in read_offsets(self._file).items()})
+        answers = [
+            FetchResponsePartition(
+                partition=p.partition,
+                high_watermark=1,
+                log_start_offset=1,
+                records=memoryview(bytes(batch(epoch=0))) if p.fetch_offset == 0 else b"",
+            )
+            for p in asked
+        ]
+        return FetchResponse(topics=[FetchResponseTopic(topic="t", partitions=answers)])
+
+
+@pytest.mark.spec("BRK-141", "BRK-162")
+def test_a_leader_is_told_of_a_raised_log_start_once_it_is_on_the_disk(broker: World) -> None:
+    """Else records whose deletion was answered could be there again once all brokers have been killed."""
+    leader = RaisedStarts(broker)
+    fetcher = fetcher_of(broker, leader, *PARTITIONS)
+    for _ in range(3):
+        fetcher.run_once()
+    before, after = {0: 0, 1: 0, 2: 0}, {0: 1, 1: 1, 2: 1}
+    assert leader.told == [before, after, after]
+    assert leader.kept == [{}, after, after]
 
 
 @pytest.mark.spec("BRK-76")

@@ -129,6 +129,7 @@ def fetcher_of(broker: World, failed: list[TopicPartition]) -> Callable[..., Rep
             broker.manager.follower_quota,
             check_delayed=lambda _: None,
             on_failed=failed.append,
+            keep_log_starts=lambda: None,
             clock_ms=broker.clock,
         )
         for one in followed:
@@ -408,6 +409,7 @@ def test_a_leader_that_ends_below_cuts_the_follower_whatever_unclean_election_sa
             broker.manager.follower_quota,
             check_delayed=lambda _: None,
             on_failed=lambda _: pytest.fail("it stopped"),
+            keep_log_starts=lambda: None,
             clock_ms=broker.clock,
         )
         followed = FollowedPartition(partition, 1)
@@ -583,6 +585,7 @@ def test_the_three_requests_of_a_fetcher_as_they_are_sent(
             broker.manager.follower_quota,
             check_delayed=lambda _: None,
             on_failed=lambda _: None,
+            keep_log_starts=lambda: None,
             clock_ms=broker.clock,
         )
         followed = FollowedPartition(partition, 6)
