@@ -12,7 +12,7 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.session import Op
 from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 from tests.simulation.cluster import Cluster
-from tests.simulation.process import Process
+from tests.simulation.life import Life
 from tests.simulation.rest import problems
 from tests.simulation.server import Writer
 from tests.simulation.world import Chances, World
@@ -79,7 +79,7 @@ class Run:
         else:
             cluster.after_send = self._count
 
-    def _count(self, process: Process) -> None:
+    def _count(self, process: Life) -> None:
         if process is not self.cluster.processes[CONTROLLER] or not process.alive:
             return
         self._left -= 1
