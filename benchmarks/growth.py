@@ -26,6 +26,7 @@ LINE_BYTES: Final = 265
 """Of the story, about; sizes are printed as they came out."""
 
 WORKERS: Final = (1, 2)
+CARRIERS: Final = ("files", "cluster")
 COLUMNS: Final = (
     *("GB", "carrier", "workers", "wall s", "wall s/GB", "times one", "CPU s", "CPU s/GB", "times files"),
     *("peak MB: kt", "its JVM", "executor", "largest task"),
@@ -82,19 +83,22 @@ class Growth:
         self._directory = directory
         self._cluster = cluster
 
-    def measure(self, size_gb: float, files: int, workers_tried: Sequence[int]) -> None:
+    def measure(self, size_gb: float, files: int, carriers: Sequence[str], workers_tried: Sequence[int]) -> None:
         """Make logs of about that size; print a row for each carrier and number of workers."""
         (logs := self._directory / "logs").mkdir()
         size = sum(path.stat().st_size for path in grow(logs, int(size_gb * 1e9 / LINE_BYTES), files)) / 1e9
         files_cpu_s = 0.0
-        for carrier in ("files", "cluster"):
+        for carrier in carriers:
             one_s = 0.0
             for workers in workers_tried:
                 wall_s, cpu_s, *memory_mb = self._run(logs, workers, on_cluster=carrier == "cluster")
-                one_s, files_cpu_s = wall_s if workers == 1 else one_s, files_cpu_s or cpu_s
+                one_s = wall_s if workers == 1 else one_s
+                if carrier == "files":
+                    files_cpu_s = files_cpu_s or cpu_s
+                times_files = f"{cpu_s / files_cpu_s:.2f}" if files_cpu_s else ""
                 times_one = f"{one_s / wall_s:.2f}" if one_s else ""
                 times = f"{wall_s:.0f} | {wall_s / size:.1f} | {times_one}"
-                cpu = f"{cpu_s:.0f} | {cpu_s / size:.1f} | {cpu_s / files_cpu_s:.2f}"
+                cpu = f"{cpu_s:.0f} | {cpu_s / size:.1f} | {times_files}"
                 memory = " | ".join(f"{mb:.0f}" if mb else "" for mb in memory_mb)
                 print(f"| {size:.2f} | {carrier} | {workers} | {times} | {cpu} | {memory} |", flush=True)
         shutil.rmtree(logs)
@@ -129,6 +133,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/benchmark growth", description=__doc__)
     parser.add_argument("--gb", type=float, nargs="+", default=[0.5, 1, 2], metavar="GB", help="(default 0.5 1 2)")
     parser.add_argument("--files", type=int, default=FILES, help="in so many, of as many brokers (default %(default)s)")
+    parser.add_argument("--carriers", choices=CARRIERS, nargs="+", default=CARRIERS, help="(default: both)")
     parser.add_argument("--one-up-to", type=float, metavar="GB", help="above it two workers alone (default: never)")
     parser.add_argument("--directory", type=Path, help="where the logs are made (default: TMPDIR; twice their size)")
     options = parser.parse_args()
@@ -140,7 +145,7 @@ def main() -> None:
             growth = Growth(directory, cluster)
             for size_gb in options.gb:
                 both = options.one_up_to is None or size_gb <= options.one_up_to
-                growth.measure(size_gb, options.files, WORKERS if both else WORKERS[1:])
+                growth.measure(size_gb, options.files, options.carriers, WORKERS if both else WORKERS[1:])
 
 
 if __name__ == "__main__":

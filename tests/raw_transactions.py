@@ -152,9 +152,10 @@ class RawProducer:
 
         return self._until(ask)[0]
 
-    def send(self, partition: TopicPartition, *values: str) -> int:
-        """Write records, one batch."""
-        now_ms, sequence = int(time.time() * 1000), self._sequences.get(partition, 0)
+    def send(self, partition: TopicPartition, *values: str, sequence: int | None = None) -> int:
+        """Write records, one batch; of that ``sequence``, where it is not the one that comes next."""
+        now_ms = int(time.time() * 1000)
+        sequence = self._sequences.get(partition, 0) if sequence is None else sequence
         batch = encode_batch(
             [Record(n, now_ms, None, value.encode()) for n, value in enumerate(values)],
             producer_id=self.producer_id,

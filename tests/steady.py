@@ -5,12 +5,16 @@ was.
 """
 
 import contextlib
+import os
+import signal
+from pathlib import Path
 from typing import Final, Protocol
 
 from kafkatool.core.errors import NoNodeError
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import BrokerZnode, ControllerZnode
+from tests.waiting import eventually
 
 STEADY: Final = {
     "zookeeper.session.timeout.ms": "18000",  # a ping may be a third of it old; 20 ticks are all that a real one grants
@@ -43,3 +47,17 @@ def crash(cluster: Killable, zk: ZooKeeper, broker: int) -> None:
     for path in ephemeral:
         with contextlib.suppress(NoNodeError):  # its session has ended meanwhile
             zk.delete(path)
+
+
+def stand_still(pid: int) -> None:
+    """Send SIGSTOP; returns when nothing of the process goes on: on a busy machine some threads do for half a second."""
+
+    def stands_still() -> bool:
+        states = set()
+        for status in Path(f"/proc/{pid}/task").glob("*/stat"):
+            with contextlib.suppress(OSError):  # a thread that has ended
+                states.add(status.read_text().rpartition(") ")[2][0])
+        return states == {"T"}
+
+    os.kill(pid, signal.SIGSTOP)
+    eventually(stands_still, f"process {pid} to stand still")

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -29,7 +29,7 @@ from tests.compat.real_kafka import RealKafka
 from tests.compat.secured_kafka import SecuredKafka
 from tests.integration.load import Load, await_in_sync, check_records, check_replicas_equal
 from tests.ports import free_port
-from tests.steady import STEADY, crash
+from tests.steady import STEADY, crash, stand_still
 from tests.waiting import eventually
 
 OURS: Final = 3
@@ -231,8 +231,8 @@ class Mixed:
     def standing_still(self, broker: int) -> Iterator[None]:
         """Let a real broker do nothing while the block runs; it has to keep its session meanwhile (``LASTING``)."""
         pid = self.real.pid(broker)
-        os.kill(pid, signal.SIGSTOP)
         try:
+            stand_still(pid)
             yield
         finally:
             os.kill(pid, signal.SIGCONT)
@@ -251,6 +251,28 @@ class Mixed:
         """Returns when those topics are in sync again."""
         self.ours.start() if broker == OURS else self.real.start_broker(broker)
         await_in_sync(self.zk, topics, WAIT_S)
+
+    @contextmanager
+    def told(self, broker: int, options: Mapping[str, str], topics: Collection[str]) -> Iterator[None]:
+        """Let the broker go by these options, too, while the block runs: it is stopped and started for it, and after it.
+
+        Each time ``topics`` are in sync again.
+        """
+        usual = self.ours.options
+
+        def go_by(more: Mapping[str, str]) -> None:
+            self.stop(broker)
+            if broker == OURS:
+                self.ours.configure({**usual, **more})
+            else:
+                self.real.configure(broker, more)
+            self.start(broker, topics)
+
+        go_by(options)
+        try:
+            yield
+        finally:
+            go_by({})
 
     def ours_on_theirs(self, broker: int) -> OurBroker:
         """Return ours, not started, on a real broker's directory, port and number; that one is not to run meanwhile."""

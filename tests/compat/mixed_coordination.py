@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
+import pytest
+
 from kafkatool.broker.storage.batches.transaction_markers import read_marker
 from kafkatool.broker.transactions.records import decode_key, decode_value
 from kafkatool.broker.transactions.states import TransactionState
@@ -43,6 +45,13 @@ PROBE: Final = 1 << 40
 NONE: Final = ErrorCode.NONE
 LIMIT_MS: Final = 600_000
 """As long as coordination may take to move."""
+TRIED: Final = (("2.8.2", "2.3"), ("1.1.1", "1.1"), ("2.0.1", "2.0"), ("2.4.1", "2.1"), ("2.7.2", "2.2"))
+"""Of real brokers that coordinate, and the protocol that all are told."""
+ALL_TRIED: Final = (*TRIED, ("2.1.1", "2.1"), ("2.2.2", "2.2"), ("2.3.1", "2.3"), ("2.5.1", "2.0"), ("2.6.3", "2.3"))
+"""The same of each minor release, for what has to be shown of each."""
+BOTH_WAYS: Final = pytest.mark.parametrize(
+    ("before", "after"), [(OURS, THEIRS), (THEIRS, OURS)], ids=["ours-theirs", "theirs-ours"]
+)
 
 
 @contextmanager
@@ -101,17 +110,23 @@ def batches(mixed: Mixed, broker: int, place: TopicPartition) -> Iterator[tuple[
             yield header, batch
 
 
-def stored(mixed: Mixed, broker: int) -> dict[str, Transaction]:
-    """Return what that broker's log has of each transactional id."""
-    found: dict[str, Transaction] = {}
+def records(mixed: Mixed, broker: int) -> Iterator[tuple[str, bytes | None]]:
+    """Read the transactional ids and values in that broker's log, in order; no value is a tombstone."""
     for header, batch in batches(mixed, broker, OWN):
         for record in () if header.is_control else iter_records(batch):
             assert record.key is not None
             key = decode_key(record.key)
             assert key is not None
-            found.pop(key, None)
-            if record.value is not None:
-                found[key] = decode_value(record.value)
+            yield key, record.value
+
+
+def stored(mixed: Mixed, broker: int) -> dict[str, Transaction]:
+    """Return what that broker's log has of each transactional id."""
+    found: dict[str, Transaction] = {}
+    for key, value in records(mixed, broker):
+        found.pop(key, None)
+        if value is not None:
+            found[key] = decode_value(value)
     return found
 
 

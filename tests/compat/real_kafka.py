@@ -1,7 +1,8 @@
 """Real Apache Kafka in ZooKeeper mode on loopback, as a peer: jars from Maven Central, each broker a process.
 
-Jars are kept in $KAFKA_PEER_HOME, else ~/.cache/kafkatool-compat, one directory per version. Tried: 2.8.2, 1.1.1,
-0.11.0.3, 0.10.2.2; 3.6.1 and 3.9.1 for their logs; without ZooKeeper 3.9.1 and 4.1.0.
+Jars are kept in $KAFKA_PEER_HOME, else ~/.cache/kafkatool-compat, one directory per version. Tried: 0.10.2.2,
+0.11.0.3, 1.1.1, 2.8.2, beside ours also the last of each minor release between; 3.6.1 and 3.9.1 for their logs; without
+ZooKeeper 3.9.1 and 4.1.0.
 """
 
 import base64
@@ -33,12 +34,23 @@ from tests.ports import free_port
 SCALA: Final = {
     "0.10.2.2": "2.12",
     "0.11.0.3": "2.12",
+    "1.0.2": "2.12",
     "1.1.1": "2.12",
+    "2.0.1": "2.12",
+    "2.1.1": "2.12",
+    "2.2.2": "2.12",
+    "2.3.1": "2.12",
+    "2.4.1": "2.12",
+    "2.5.1": "2.12",
+    "2.6.3": "2.12",
+    "2.7.2": "2.12",
     "2.8.2": "2.13",
     "3.6.1": "2.13",
     "3.9.1": "2.13",
     "4.1.0": "2.13",
 }
+ZOOKEEPER_CLIENT: Final = dict.fromkeys(("2.0.1", "2.1.1", "2.2.2", "2.3.1"), "3.4.10")
+"""Instead of their own, 3.4.13 and 3.4.14, which take no address that a Java from 14 on writes "host/<unresolved>:port"."""
 START_TIMEOUT_S: Final = 300
 STOP_TIMEOUT_S: Final = 180
 
@@ -69,12 +81,14 @@ def _home(version: str) -> Path:
 
 def libraries(version: str) -> Path:
     """Return the directory of that Kafka's jars, fetched on first use."""
-    wanted = (
+    wanted = [
         dependency("org.apache.kafka", f"kafka_{SCALA[version]}", version),
         dependency("org.apache.kafka", "kafka-tools", version),
         dependency("org.slf4j", "slf4j-log4j12", "1.7.30"),
         dependency("javax.xml.bind", "jaxb-api", "2.3.1"),
-    )
+    ]
+    if version in ZOOKEEPER_CLIENT:
+        wanted.append(dependency("org.apache.zookeeper", "zookeeper", ZOOKEEPER_CLIENT[version]))
     return fetched(_home(version), wanted)
 
 
@@ -87,6 +101,7 @@ class RealKafka:
         self.version = version
         self._directory = directory
         self._options = dict(options or {})
+        self._own_options: dict[int, dict[str, object]] = {}
         self._zookeeper_port = free_port()
         self.ports = {broker: free_port() for broker in range(1, brokers + 1)}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -141,6 +156,10 @@ class RealKafka:
         self._spawn_broker(broker)
         self._wait_port(f"broker-{broker}", self.ports[broker])
         self._wait_known({b for b in self.ports if f"broker-{b}" in self._processes})
+
+    def configure(self, broker: int, options: Mapping[str, object]) -> None:
+        """Tell that broker these, over what all are told; they hold from its next start on."""
+        self._own_options[broker] = dict(options)
 
     def is_running(self, broker: int) -> bool:
         """Tell whether it was started, and neither stopped nor killed since."""
@@ -204,6 +223,7 @@ class RealKafka:
             "auto.create.topics.enable": "false",
             "auto.leader.rebalance.enable": "false",
             **self._broker_options(broker),
+            **self._own_options.get(broker, {}),
         }
         config = self._directory / f"broker-{broker}.properties"
         config.write_text("".join(f"{k}={v}\n" for k, v in properties.items()))

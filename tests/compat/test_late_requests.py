@@ -1,9 +1,10 @@
-"""A commit that comes late, after its repeat and what was done next: here, and on Kafka as a control.
+"""A commit, or a marker, that comes late, after its repeat and what was done next: here, and on Kafka as a control.
 
 The protocol up to EndTxn 4 cannot tell it from a later transaction's own (KIP-890), and offsets have no order but the one
 in which they come. docs/known-faults.md tells of both.
 """
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,10 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Place
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
+from kafkatool.core.client.connection import Connection
+from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages import api_versions, write_txn_markers
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.compat import real_kafka
 from tests.compat.group_member import RawMember
@@ -25,7 +29,7 @@ from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-PLACE = TopicPartition("t", 0)
+PLACE, OTHER = TopicPartition("t", 0), TopicPartition("other", 0)
 NONE = ErrorCode.NONE
 LIMIT_S = 120.0
 
@@ -88,6 +92,87 @@ def test_on_kafka_2_8_the_rest_of_the_later_one_hangs_too(real: Brokers) -> None
     assert commit_late(real) == (NONE, ErrorCode.INVALID_TXN_STATE)
     stable, end = stable_and_end(real)
     assert stable == end - 1  # readers stand still before the record that nobody will end
+
+
+def commit_late_before_another_partition(cluster: Brokers) -> tuple[int, int, int]:
+    """Deliver the first transaction's commit once more in the second, which then goes on in another topic and is aborted;
+    return what that addition, its record and the abort are answered."""
+    make_topic(cluster)
+    make_topic(cluster, OTHER.topic)
+    with (
+        RawProducer(cluster.bootstrap, "id", timeout_ms=600_000) as producer,
+        RawProducer(cluster.bootstrap, "id") as held_up,
+    ):
+        assert (producer.init(), producer.add(PLACE), producer.send(PLACE, "first")) == (NONE, NONE, NONE)
+        held_up.producer_id, held_up.epoch = producer.producer_id, producer.epoch
+        assert producer.end(committed=True) == NONE
+        assert (producer.add(PLACE), producer.send(PLACE, "second, to be aborted")) == (NONE, NONE)
+        assert held_up.end(committed=True) == NONE
+        told = producer.add(OTHER), producer.send(OTHER, "to be aborted"), producer.end(committed=False)
+        assert producer.lost == held_up.lost == 0, "nobody was hurt"
+    read = ["first", "second, to be aborted"]
+    eventually(lambda: values_of(cluster, "t", "read_committed") == read, "the second one's first half", LIMIT_S)
+    eventually(lambda: values_of(cluster, OTHER.topic, "read_committed") == [], "the end of the rest", LIMIT_S)
+    return told
+
+
+@pytest.mark.spec("TXN-84", "TXN-89", "TXN-90", "TXN-105")
+def test_a_producer_that_goes_on_in_another_partition_is_not_told_of_it(ours: Brokers) -> None:
+    assert commit_late_before_another_partition(ours) == (NONE, NONE, NONE)
+
+
+@pytest.mark.slowest
+@pytest.mark.spec("TXN-84", "TXN-105")
+def test_on_kafka_2_8_it_is_not_either(real: Brokers) -> None:
+    assert commit_late_before_another_partition(real) == (NONE, NONE, NONE)
+
+
+def deliver_marker_late(cluster: Brokers) -> list[str]:
+    """Deliver the marker of a commit once more in the next transaction, by the connection that it was first sent over.
+
+    Return what is read in the end; that transaction is aborted.
+    """
+    make_topic(cluster)
+    port = int(cluster.bootstrap.rpartition(":")[2])
+
+    def connect() -> Connection:
+        made = Connection("127.0.0.1", port, client_id="broker-9-txn-marker-sender", timeout_ms=60_000, security=None)
+        made.send(api_versions.API, 0, api_versions.ApiVersionsRequest())  # it is accepted
+        return made
+
+    def write(by: Connection, of: RawProducer) -> int:
+        topic = write_txn_markers.WriteTxnMarkersTopic(topic=PLACE.topic, partitions=[PLACE.partition])
+        marker = write_txn_markers.TxnMarker(
+            producer_id=of.producer_id, producer_epoch=of.epoch, committed=True, topics=[topic], coordinator_epoch=0
+        )
+        request = write_txn_markers.WriteTxnMarkersRequest(markers=[marker])
+        code: int = by.send(write_txn_markers.API, 0, request).markers[0].topics[0].partitions[0].error_code
+        return code
+
+    with RawProducer(cluster.bootstrap, "id", timeout_ms=600_000) as producer, connect() as first, connect() as again:
+        assert (producer.init(), producer.add(PLACE), producer.send(PLACE, "first")) == (NONE, NONE, NONE)
+        assert write(again, producer) == NONE
+        assert producer.end(committed=True) == NONE
+        assert (producer.add(PLACE), producer.send(PLACE, "to be aborted")) == (NONE, NONE)
+        with contextlib.suppress(BrokerUnreachableError):  # the connection is closed
+            assert write(first, producer) == NONE
+        assert (producer.send(PLACE, "this too"), producer.end(committed=False)) == (NONE, NONE), "it is not told"
+        assert producer.end(committed=False) == NONE  # its markers are written
+        assert producer.lost == 0, "nobody was hurt"
+    stable, end = stable_and_end(cluster)
+    assert stable == end
+    return values_of(cluster, "t", "read_committed")
+
+
+@pytest.mark.spec("TXN-85", "TXN-105")
+def test_a_marker_that_comes_late_ends_nothing(ours: Brokers) -> None:
+    assert deliver_marker_late(ours) == ["first"]
+
+
+@pytest.mark.slowest
+@pytest.mark.spec("TXN-85", "TXN-105")
+def test_on_kafka_2_8_it_ends_the_next_transaction_in_its_partition(real: Brokers) -> None:
+    assert deliver_marker_late(real) == ["first", "to be aborted"]
 
 
 def offsets_committed_late(cluster: Brokers) -> tuple[int, int]:

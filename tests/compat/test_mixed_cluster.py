@@ -21,7 +21,10 @@ from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-VERSIONS = (("2.8.2", "2.3"), ("1.1.1", "1.1"), ("0.11.0.3", "0.11.0"), ("0.10.2.2", "0.10.2"))
+VERSIONS = (
+    *[("2.8.2", "2.3"), ("1.1.1", "1.1"), ("0.11.0.3", "0.11.0"), ("0.10.2.2", "0.10.2")],
+    *[("1.0.2", "1.0"), ("2.0.1", "2.0"), ("2.1.1", "2.1"), ("2.2.2", "2.2"), ("2.4.1", "2.3")],
+)
 """And the protocol, which is the message format too: from 0.10.2.2 all logs are of format 1."""
 
 EACH_WAY = {0: (1, 2, OURS), 1: (2, OURS, 1), 2: (OURS, 1, 2)}
@@ -59,9 +62,10 @@ def test_each_leads_and_follows_the_others_whoever_is_controller(mixed: Mixed, c
     [
         *[("0.10.2.2", "0.10.0"), ("0.10.2.2", "0.10.1"), ("1.1.1", "1.0")],
         *[("2.8.2", "2.0"), ("2.8.2", "2.1"), ("2.8.2", "2.2")],
+        *[("2.3.1", "2.3"), ("2.5.1", "2.3"), ("2.6.3", "2.3"), ("2.7.2", "2.3")],
     ],
 )
-def test_the_protocols_in_between_are_spoken_both_ways(version: str, protocol: str, tmp_path: Path) -> None:
+def test_protocols_and_releases_in_between_are_spoken_both_ways(version: str, protocol: str, tmp_path: Path) -> None:
     real_kafka.require(version)
     with mixed_cluster(version, protocol, tmp_path) as cluster:
         cluster.create("data", EACH_WAY)

@@ -112,11 +112,9 @@ def steady(text: str) -> list[list[str]]:
     return [head, *sorted(rows)]
 
 
-def make_topic(cluster: Brokers) -> None:
-    made = CliRunner().invoke(
-        kt,
-        f"topics create --topic t --partitions 1 --replication-factor 1 --bootstrap-server {cluster.bootstrap}".split(),
-    )
+def make_topic(cluster: Brokers, topic: str = "t") -> None:
+    command = f"topics create --topic {topic} --partitions 1 --replication-factor 1"
+    made = CliRunner().invoke(kt, f"{command} --bootstrap-server {cluster.bootstrap}".split())
     assert made.exit_code == 0, made.output
 
 

@@ -30,6 +30,7 @@ TOGETHER: dict[Kind, int] = {
 }
 _BY_NAME: dict[str, Kind] = {kind: kind for kind in get_args(Kind)}
 TEARS = ("cut", "garbled", "grown")
+CUT_OFF = "expired, clients cut off"
 HEALINGS: tuple[Healing, ...] = ("resume", "reset", "forget")
 
 
@@ -113,7 +114,7 @@ def _fault(chance: random.Random, kind: Kind, brokers: Sequence[int]) -> Fault:
         "power cut": ("at once", "expired"),
         "clock": ("leap", "drift", "leap and drift"),
         "failing disk": ("any", "a partition's"),
-        "freeze": ("short", "expired"),
+        "freeze": ("short", "expired", CUT_OFF),
         "link": ("silent", "cut", "silent one way", "cut one way"),
         "isolate": ("silent", "cut"),
         "starve": ("frozen", "cut"),

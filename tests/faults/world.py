@@ -15,8 +15,9 @@ from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.core.errors import NoNodeError
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import BrokerZnode
 from tests.faults.proxy import Proxy, broker_of
-from tests.faults.schedule import Fault, Step
+from tests.faults.schedule import CUT_OFF, Fault, Step
 from tests.faults.torn import tear
 from tests.histories.power.brokers import PoweredCluster
 from tests.histories.power.control import Troubles
@@ -91,11 +92,15 @@ class World:
             self.down()
             raise
 
-    def down(self) -> None:
-        """End everything, whatever state it is in."""
+    def down(self, before_data_goes: Callable[[], object] = lambda: None) -> None:
+        """End everything, whatever state it is in.
+
+        ``before_data_goes`` is called when no broker is at work any more; what was stored on small disks goes after it.
+        """
         with contextlib.ExitStack() as ends:  # the last first, each whatever became of the others
             while self._mounted:
                 ends.callback(subprocess.run, ["umount", "-l", str(self._mounted.pop())], check=False)
+            ends.callback(before_data_goes)
             for proxy in (*self.doors.values(), *self.sessions.values()):
                 ends.callback(proxy.close)
             ends.callback(self.cluster.down, gentle=False)
@@ -138,7 +143,9 @@ class World:
                 self.cluster.stop_broker(fault.broker)
             case "freeze":
                 os.kill(self._pid(fault.broker), signal.SIGSTOP)
-                if fault.variant == "expired":
+                if fault.variant == CUT_OFF:
+                    self.doors[fault.broker].cut()
+                if fault.variant != "short":
                     self._await_gone(fault.broker)
             case "zookeeper":
                 self._zookeeper().stop(gentle=False)
@@ -183,6 +190,8 @@ class World:
                 for broker_id in BROKERS:
                     self.cluster.start_broker(broker_id)
             case "freeze":
+                if fault.variant == CUT_OFF:
+                    self.doors[fault.broker].heal()
                 os.kill(self._pid(fault.broker), signal.SIGCONT)
                 self._await_back(fault.broker)
             case "zookeeper":
@@ -255,14 +264,14 @@ class World:
         assert pid is not None, f"broker {broker_id} has ended by itself: {self.cluster.files.output(broker_id)}"
         return pid
 
-    def _registered(self) -> set[int]:
-        return set(read_cluster(self.zk, [], states=False).brokers)
+    def _is_registered(self, broker_id: int) -> bool:
+        return self.zk.get(BrokerZnode.path(broker_id)) is not None
 
     def _await_gone(self, broker_id: int) -> None:
-        eventually(lambda: broker_id not in self._registered(), f"the session of {broker_id} to end", _PATIENCE_S)
+        eventually(lambda: not self._is_registered(broker_id), f"the session of {broker_id} to end", _PATIENCE_S)
 
     def _await_back(self, broker_id: int) -> None:
-        eventually(lambda: broker_id in self._registered(), f"{broker_id} to register again", _PATIENCE_S)
+        eventually(lambda: self._is_registered(broker_id), f"{broker_id} to register again", _PATIENCE_S)
 
     def _failing(self, fault: Fault) -> Troubles:
         """Draw from which write on the disk fails: of any, or of the partition that was written to last."""

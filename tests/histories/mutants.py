@@ -27,7 +27,7 @@ from tests.paths import ROOT
 _MOST_SEEDS: Final = 3
 _SIMULATED_SEEDS: Final = 20
 _SIMULATED_OPERATIONS: Final = 2000
-_IN_SIMULATION: Final = frozenset(range(1, 48))
+_IN_SIMULATION: Final = frozenset(range(1, 49))
 _LIMIT_S: Final = 1500
 TABLE: Final = "| # | mutant | where | caught | seeds | what was found |\n|---|---|---|---|---|---|\n"
 
@@ -235,6 +235,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(47, "what was aborted is not synced where a start finds it again", "storage/log/log_opening.py",
            "if sync_aborted(segment.transaction_index_path):", "if False:",
            _kinds("G1a torn-transaction lost-write"), guarantee="transactional", faults="power cut", favoured="power,kill"),
+    Mutant(48, "a marker that comes late is written", "transactions/late_markers.py",
+           "return self._newest.get(sender.client_id, sender.accepted_ms) > sender.accepted_ms", "return False",
+           _kinds("G1a torn-transaction eos-duplicate lost-write"), guarantee="transactional", faults="freeze"),
 )  # fmt: skip
 
 

@@ -17,13 +17,14 @@ from typing import Protocol
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import BrokerZnode
-from tests.compat.real_kafka import RealKafka
 from tests.faults.proxy import Proxy, broker_of
 from tests.faults.run import check_no_tracebacks
-from tests.faults.schedule import BEFORE_THEM_IN_SYNC, Step, steps, steps_of
+from tests.faults.schedule import BEFORE_THEM_IN_SYNC, Fault, Step, steps, steps_of
 from tests.faults.world import BROKERS, FLUSHED, OPTIONS, World
-from tests.histories.frames.doors import DooredKafka, Doors
+from tests.histories.frames.doors import Doors
 from tests.histories.frames.rules import draw
+from tests.histories.kept.data import move_data
+from tests.histories.kept.logging_kafka import LoggingDooredKafka, LoggingKafka
 from tests.histories.writer import HistoryWriter
 from tests.integration.load import await_in_sync, make_topic
 from tests.waiting import eventually
@@ -33,6 +34,7 @@ _CLIENT = "rdkafka"  # as librdkafka calls itself where nobody says otherwise
 _MOST_WAITED_FOR = 20
 _COMES_S = 15
 _PROCESS_FAULTS = frozenset({"kill", "freeze", "stop"})
+_OF_TWO = frozenset({"link", "outrun"})
 
 
 class Stage(Protocol):
@@ -74,6 +76,11 @@ class OurStage:
         self._world.up()
 
     @property
+    def notes(self) -> Sequence[str]:
+        """Return what could not be done to the brokers."""
+        return self._world.notes
+
+    @property
     def proxies(self) -> Sequence[Proxy]:
         """Return the brokers' doors, whether they know frames or not."""
         return list(self._world.doors.values())
@@ -102,8 +109,12 @@ class OurStage:
     def end(self, step: Step) -> None:
         self._world.end(step)
 
-    def down(self) -> None:
-        self._world.down()
+    def down(self, keep: Path | None = None) -> None:
+        """End it; what its brokers stored goes below ``keep``, if that is said."""
+        files = self._world.cluster.files
+        stored = {f"broker-{broker}": files.data(broker) for broker in BROKERS}
+        stored["power"] = files.directory / "power"  # the notes of what was written, by which power is cut
+        self._world.down(lambda: None if keep is None else move_data(stored, keep))
 
 
 class KafkaStage:
@@ -132,9 +143,9 @@ class KafkaStage:
         }
         brokers = len(BROKERS)
         self._kafka = (
-            RealKafka(version, directory, brokers=brokers, options=options)
+            LoggingKafka(version, directory, brokers=brokers, options=options)
             if doors is None
-            else DooredKafka(doors, version, directory, brokers=brokers, options=options)
+            else LoggingDooredKafka(doors, version, directory, brokers=brokers, options=options)
         )
         self._kafka.__enter__()
         self.zk = ZooKeeper(self._kafka.connect, session_timeout_ms=60_000, connection_timeout_ms=60_000).start()
@@ -169,24 +180,36 @@ class KafkaStage:
         path = BrokerZnode.path(broker)
         eventually(lambda: self.zk.get(path) is None, f"{path} to go", _PATIENCE_S)
 
-    def down(self) -> None:
+    def down(self, keep: Path | None = None) -> None:
+        """End it; what its brokers stored goes below ``keep``, if that is said."""
         self.zk.close()
         self._kafka.stop()
         if self.doors is not None:
             self.doors.close()
+        if keep is not None:
+            move_data({f"broker-{broker}": self._kafka.data_directory(broker) for broker in BROKERS}, keep)
 
 
 def play(stage: Stage, step: Step, number: int, writer: HistoryWriter) -> None:
-    """Do a step's faults for as long as they last, and mend them; both are lines of the history."""
-    kinds = [f"{fault.kind} {fault.broker}" for fault in step.faults]
+    """Do a step's faults for as long as they last, and mend them; both are lines of the history.
+
+    Where all brokers lose their power, the second one says before which line they were down: so much may be lost.
+    """
+    kinds = list(map(_told, step.faults))
     writer.write("nemesis", "info", "fault", {"step": number, "begins": True, "faults": kinds})
     stage.begin(step)
+    down = {"down": writer.count} if any(fault.kind == "power cut all" for fault in step.faults) else {}
     over = time.monotonic() + step.seconds
     eventually(lambda: time.monotonic() > over, "time to pass", step.seconds + 60)
     stage.end(step)
-    writer.write("nemesis", "info", "fault", {"step": number, "begins": False, "faults": kinds})
+    writer.write("nemesis", "info", "fault", {"step": number, "begins": False, "faults": kinds, **down})
     if step.settle:
         await_in_sync(stage.zk, seconds=_PATIENCE_S)
+
+
+def _told(fault: Fault) -> str:
+    """Return a fault's kind, and whom it befalls."""
+    return f"{fault.kind} {fault.broker}" + (f"-{fault.other}" if fault.kind in _OF_TWO else "")
 
 
 def meddle(doors: Doors, chance: random.Random, number: int, writer: HistoryWriter, stop: threading.Event) -> None:

@@ -1,15 +1,17 @@
 """Clients at work on a cluster that suffers faults; what they saw is written down and judged.
 
 Run by hand: scripts/history-run --seed 8 --operations 20000
-A run that is not clean is kept: its history, the brokers' logs, and one page to look at.
+A run that is not clean is kept: its history, verdict and schedule, what brokers said and stored, and one page to look at.
+Of any run a line with its seed and its verdict stays.
 """
 
 import argparse
+import dataclasses
 import faulthandler
 import itertools
 import os
 import random
-import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -19,9 +21,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkatool.core.errors import KafkatoolError
+from tests.faults.schedule import Step
 from tests.faults.world import BROKERS
 from tests.histories import nemesis, workload
-from tests.histories.analyser.verdict import CLEAN, Verdict, judge
+from tests.histories.analyser.verdict import CLEAN, FOUND, Verdict, judge
 from tests.histories.clients import kafka_python, librdkafka, values
 from tests.histories.clients.librdkafka import Cell, warnings_in
 from tests.histories.crew import LEAVING_S, PROCESSES, Crew, Task
@@ -29,18 +32,19 @@ from tests.histories.final import read_everything
 from tests.histories.frames.doors import Doors
 from tests.histories.frames.record import Record
 from tests.histories.history import read_file
+from tests.histories.kept import plan as plans
+from tests.histories.kept.keeping import HISTORY, leave, register, steps_begun
+from tests.histories.kept.plan import WORKERS, Plan
 from tests.histories.matrix import broker_options, cell_of, safe, topic_configs, unsafe
-from tests.histories.timeline import write_page
 from tests.histories.upkeep import LONGEST_S, Upkeep
 from tests.histories.writer import Header, HistoryWriter
 
-WORKERS: Final = 24  # of which half wait for a leader that is away, most of the time
 _AHEAD: Final = 8  # keys whose topics are there before they are needed
 _STALLED_S: Final = 300
 _FROZEN_S: Final = 180
 _BETWEEN_FRAMES_S: Final = 0.3
-_AT_WORK: Final = 6 * WORKERS
-"""Lines after which clients have their keys and do operations: before the first fault, and after the last one."""
+_AT_WORK: Final = 6
+"""So many lines a worker, and clients have their keys and do operations: before the first fault, and after the last one."""
 
 
 def header(seed: int, stage: nemesis.Stage, cell: Cell, steps: int) -> Header:
@@ -68,12 +72,15 @@ class Run:
         seed: int,
         cell: Cell,
         steps: int,
+        plan: Sequence[Step] | None = None,
         kinds: Sequence[str] = (),
         least: int = 0,
+        workers: Sequence[int] = range(WORKERS),
     ) -> None:
-        self._kinds, self._least = kinds, least
-        self._stage, self._seed, self._cell, self._steps = stage, seed, cell, steps
-        self._keys = workload.Keys(compacted=cell.compacted)
+        self._plan = itertools.islice(stage.plan(seed, kinds) if plan is None else iter(plan), steps)
+        self._least, self._workers = least, workers
+        self._stage, self._seed, self._cell = stage, seed, cell
+        self.keys = workload.Keys(compacted=cell.compacted)
         self._file = file
         self._writer = HistoryWriter(file, header(seed, stage, cell, steps))
         self._calm = threading.Event()  # no more faults
@@ -84,11 +91,11 @@ class Run:
     def play(self, operations: int, pause_s: float) -> None:
         """Let so many operations be done while faults come and go; then read everything."""
         with self._writer, warnings_in(self._file.with_name("clients.log")):
-            self._create_topics()
+            self.create_topics()
             if self._cell.transactional:
                 self._create_topic(workload.OUTPUTS[0])
             nemesis.settle(self._stage)
-            upkeep = Upkeep(self._stage, self._seed, self._keys, self._writer, compacted=self._cell.compacted)
+            upkeep = Upkeep(self._stage, self._seed, self.keys, self._writer, compacted=self._cell.compacted)
             threads = [
                 self._thread("creating topics", self._go_on_creating),
                 self._thread("upkeep", upkeep.go_on, self._stop),
@@ -98,9 +105,10 @@ class Run:
             for thread in threads:
                 thread.start()
             warned = self._file.with_name("clients.log")
-            task = Task(WORKERS, self._seed, self._stage.bootstrap, self._cell, warned, LEAVING_S)
+            bootstrap = self._stage.bootstrap
+            task = Task(WORKERS, self._seed, bootstrap, self._cell, warned, LEAVING_S, self._workers)
             try:
-                with Crew(task, self._keys, self._writer) as crew:
+                with Crew(task, self.keys, self._writer) as crew:
                     try:
                         self._disturb(crew, 2 * operations, pause_s)
                     finally:
@@ -114,9 +122,8 @@ class Run:
             if self._troubles:
                 raise self._troubles[0]
             nemesis.settle(self._stage)
-            keys = self._keys.all() + (list(workload.OUTPUTS) if self._cell.transactional else [])
-            groups = [workload.GROUP] if self._cell.via == "subscribe" else []
-            groups += [f"transformers-{WORKERS}"] if self._cell.transactional else []
+            keys = self.keys.all() + (list(workload.OUTPUTS) if self._cell.transactional else [])
+            groups = workload.groups_of(WORKERS, self._cell)
             read_everything(self._stage.bootstrap, self._cell, self._writer, keys, groups)
 
     def _thread(self, name: str, what: Any, *arguments: Any) -> threading.Thread:
@@ -130,8 +137,9 @@ class Run:
             self._calm.set()
             self._stop.set()
 
-    def _create_topics(self) -> None:
-        while self._created < (max(self._keys.all()) + 1 + _AHEAD) // values.PARTITIONS:
+    def create_topics(self) -> None:
+        """Make the topics that are needed next: so they are made through the run, as keys retire."""
+        while self._created < (max(self.keys.all()) + 1 + _AHEAD) // values.PARTITIONS:
             self._create_topic(self._created * values.PARTITIONS)
             self._created += 1
 
@@ -141,7 +149,7 @@ class Run:
     def _go_on_creating(self) -> None:
         while not self._stop.wait(0.1):
             try:
-                self._create_topics()
+                self.create_topics()
             except (KafkatoolError, AssertionError):
                 continue  # ZooKeeper is away
 
@@ -154,10 +162,9 @@ class Run:
             nemesis.meddle(doors, chance, number, self._writer, self._calm)
 
     def _disturb(self, crew: Crew, lines: int, pause_s: float) -> None:
-        plan = itertools.islice(self._stage.plan(self._seed, self._kinds), self._steps)
-        begun = time.monotonic()
-        self._await_lines(crew, _AT_WORK)
-        for number, step in enumerate(plan):
+        begun, at_work = time.monotonic(), _AT_WORK * len(self._workers)
+        self._await_lines(crew, at_work)
+        for number, step in enumerate(self._plan):
             self._stop.wait(pause_s)
             if self._stop.is_set() or crew.failed or (self._writer.count >= lines and number >= self._least):
                 break
@@ -166,7 +173,7 @@ class Run:
                 flush=True,
             )
             nemesis.play(self._stage, step, number, self._writer)
-        self._await_lines(crew, max(lines, self._writer.count + _AT_WORK))
+        self._await_lines(crew, max(lines, self._writer.count + at_work))
 
     def _await_lines(self, crew: Crew, lines: int) -> None:
         """Wait until clients have written so many lines."""
@@ -196,11 +203,16 @@ def run(
     operations: int,
     steps: int,
     pause_s: float,
+    plan: Sequence[Step] | None = None,
     kinds: Sequence[str] = (),
     least: int = 0,
+    workers: Sequence[int] = range(WORKERS),
 ) -> Verdict:
-    """Run the workload, until so many operations are done and the ``least`` steps are over; judge what was seen."""
-    Run(stage, file, seed, cell, steps, kinds, least).play(operations, pause_s)
+    """Run the workload, until so many operations are done and the ``least`` steps are over; judge what was seen.
+
+    Steps are those of the ``plan``, else of the seed, of these ``kinds``.
+    """
+    Run(stage, file, seed, cell, steps, plan, kinds, least, workers).play(operations, pause_s)
     return judge(read_file(file))
 
 
@@ -244,6 +256,17 @@ def _cell(given: argparse.Namespace) -> Cell:
     )
 
 
+def unused(text: str) -> Path:
+    """Return a directory that is not there yet, or holds nothing. Raises ArgumentTypeError."""
+    directory = Path(text)
+    try:
+        if not directory.exists() or not any(directory.iterdir()):
+            return directory
+    except OSError as e:
+        raise argparse.ArgumentTypeError(f"{text}: {e.strerror}") from e
+    raise argparse.ArgumentTypeError(f"{text} is not empty: a run is kept in a directory of its own")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/history-run", description=__doc__)
     parser.add_argument(
@@ -272,48 +295,74 @@ def main() -> int:
         default=librdkafka.NAME,
         help="who works (%(default)s); kafka-python's are assigned their keys, of which none is compacted",
     )
-    parser.add_argument("--keep", type=Path, help="where to leave everything, clean or not")
+    parser.add_argument("--keep", type=unused, metavar="DIR", help="where to leave everything, clean or not")
+    parser.add_argument("--schedule", type=Path, metavar="FILE", help="play this schedule.json of a run that was kept")
+    parser.add_argument("--shrink", action="store_true", help="shrink at once what is not clean")
     given = parser.parse_args()
     end_if_frozen()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # brokers end with who is told to
+    plan = plans.read(given.schedule) if given.schedule else _planned(parser, given)
+    print(f"seed {plan.seed}: {plan.cell}", flush=True)
+    directory = given.keep or Path(tempfile.mkdtemp(prefix="history-run-"))
+    directory.mkdir(parents=True, exist_ok=True)
+    file = directory / HISTORY
+    verdict: Verdict | None = None
+    stage = _stage(plan, directory)
+    kinds = given.faults.split(",") if given.faults else ()
+    try:
+        verdict = run(
+            stage,
+            file,
+            plan.seed,
+            plan.cell,
+            operations=plan.operations,
+            steps=len(plan.steps) if given.schedule else given.steps,
+            pause_s=plan.pause_s,
+            plan=plan.steps if given.schedule else None,
+            kinds=kinds,
+            least=len(plan.steps) if given.schedule else given.least,
+            workers=plan.workers,
+        )
+        print("\n".join(verdict.lines()), flush=True)
+    finally:
+        steps = iter(plan.steps) if given.schedule else stage.plan(plan.seed, kinds)
+        played = dataclasses.replace(plan, steps=tuple(itertools.islice(steps, steps_begun(file))))
+        everything = given.keep is not None or verdict is None or verdict.exit_code != CLEAN
+        leave(directory, stage, played, verdict, everything=everything)
+        if everything:
+            print(f"seed {plan.seed}: all that there is of it is kept in {directory}", file=sys.stderr)
+        print(f"a line in {register()} tells of this run")
+    sys.stdout.flush()
+    if given.shrink and verdict.exit_code == FOUND:  # in place of this process, which may have clients that hang
+        os.execv(sys.executable, [sys.executable, "-m", "tests.histories.kept", str(directory)])
+    os._exit(verdict.exit_code)  # no thread of a client that hangs keeps the answer back
+
+
+def _planned(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Plan:
+    """Return what the arguments and the seed decide; its steps are drawn as they come."""
     if given.client == kafka_python.NAME:  # all that it does of these
         given.via, given.cleanup = given.via or "assign", given.cleanup or "delete"
     cell = _cell(given)._replace(client=given.client)
     if cell.client == kafka_python.NAME and (cell.via, cell.transactional, cell.compacted) != ("assign", False, False):
         parser.error(f"{cell}: kafka-python's are assigned their keys, without transactions and record keys")
-    print(f"seed {given.seed}: {cell}", flush=True)
-    directory = given.keep or Path(tempfile.mkdtemp(prefix="history-run-"))
-    directory.mkdir(parents=True, exist_ok=True)
-    file = directory / "history.jsonl"
-    verdict: Verdict | None = None
-    doors = Doors(Record(directory / "frames.jsonl")) if given.frames else None
-    stage: nemesis.Stage
-    options = broker_options(cell)
-    if given.kafka:
-        stage = nemesis.KafkaStage(given.kafka, directory / "cluster", doors, flushed=given.flushed, options=options)
-    else:
-        stage = nemesis.OurStage(directory / "cluster", doors, flushed=given.flushed, options=options)
-    try:
-        verdict = run(
-            stage,
-            file,
-            given.seed,
-            cell,
-            operations=given.operations,
-            steps=given.steps,
-            pause_s=given.pause,
-            kinds=given.faults.split(",") if given.faults else (),
-            least=given.least,
-        )
-        print("\n".join(verdict.lines()), flush=True)
-    finally:
-        stage.down()
-        if verdict is None or verdict.exit_code != CLEAN:
-            write_page(file, directory / "timeline.html", verdict)
-            print(f"seed {given.seed}: history, logs and timeline.html are kept in {directory}", file=sys.stderr)
-    if verdict.exit_code == CLEAN and not given.keep:
-        shutil.rmtree(directory)
-    sys.stdout.flush()
-    os._exit(verdict.exit_code)  # no thread of a client that hangs keeps the answer back
+    return Plan(
+        given.seed,
+        cell,
+        given.operations,
+        (),
+        pause_s=given.pause,
+        kafka=given.kafka or "",
+        frames=given.frames,
+        flushed=given.flushed,
+    )
+
+
+def _stage(plan: Plan, directory: Path) -> nemesis.OurStage | nemesis.KafkaStage:
+    doors = Doors(Record(directory / "frames.jsonl")) if plan.frames else None
+    options = broker_options(plan.cell)
+    if plan.kafka:
+        return nemesis.KafkaStage(plan.kafka, directory / "cluster", doors, flushed=plan.flushed, options=options)
+    return nemesis.OurStage(directory / "cluster", doors, flushed=plan.flushed, options=options)
 
 
 if __name__ == "__main__":

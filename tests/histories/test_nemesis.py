@@ -51,8 +51,34 @@ def test_each_kind_is_on_a_line_before_it_begins_and_on_one_after_it_has_ended(t
     assert [(line["step"], line["begins"]) for line in lines] == [
         (n, b) for n in range(len(drawn)) for b in (True, False)
     ]
-    for step, *both in zip(drawn, lines[::2], lines[1::2], strict=True):
-        assert [line["faults"] for line in both] == [[f"{fault.kind} {fault.broker}" for fault in step.faults]] * 2
+    for number, (step, *both) in enumerate(zip(drawn, lines[::2], lines[1::2], strict=True)):
+        assert [line["faults"] for line in both] == [[_named(fault) for fault in step.faults]] * 2
+        is_dark = any(fault.kind == "power cut all" for fault in step.faults)
+        assert [line.get("down") for line in both] == [None, 2 * number + 1 if is_dark else None]
+
+
+@pytest.mark.spec("HIS-40", "HIS-45")
+def test_when_the_power_of_all_was_cut_is_told_by_the_line_before_which_it_was(tmp_path: Path) -> None:
+    """What clients were told while it was being done may be lost; what they were told later may not."""
+    with HistoryWriter(tmp_path / "h", HEADER) as writer:
+
+        class Busy(Noted):
+            def begin(self, step: Step) -> None:
+                writer.write(7, "invoke", "poll", [["poll"]])
+
+            def end(self, step: Step) -> None:
+                writer.write(7, "ok", "poll", [["poll", {}]])
+
+        step = replace(next(steps_of(1, BROKERS, ["power cut all"])), seconds=0.0, settle=False)
+        nemesis.play(Busy(writer), step, 0, writer)  # type: ignore[arg-type]
+    begins, ends = read_file(tmp_path / "h").faults
+    assert (begins["index"], ends["index"], ends["value"]["down"]) == (0, 3, 2)
+
+
+def _named(fault: Fault) -> str:
+    """Return how a line calls it: by its broker, or by both where it befalls two."""
+    ends = f"{fault.broker}-{fault.other}" if fault.kind in ("link", "outrun") else f"{fault.broker}"
+    return f"{fault.kind} {ends}"
 
 
 @pytest.mark.spec("HIS-12")
@@ -114,5 +140,6 @@ def test_syncs_take_a_tenth_of_a_second_to_five_and_disks_fail_from_a_write_that
 def test_kills_and_freezes_also_outlast_the_session() -> None:
     for kind in ("kill", "power cut", "freeze"):
         assert "expired" in {fault.variant for fault in _variants(kind)}
+    assert {fault.variant for fault in _variants("freeze")} == {"short", "expired", "expired, clients cut off"}
     assert {fault.variant for fault in _variants("starve")} == {"frozen", "cut"}
     assert {fault.variant for fault in _variants("link")} == {"silent", "cut", "silent one way", "cut one way"}

@@ -2,27 +2,37 @@
 
 import signal
 import threading
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
 import psutil
 import pytest
 
 from tests.compat import real_kafka
-from tests.histories import last_phase, nemesis, upkeep
+from tests.faults.schedule import Kind
+from tests.histories import chores, last_phase, nemesis, upkeep
 from tests.histories import run as histories_run
 from tests.histories.analyser.verdict import Verdict
+from tests.histories.chores import Chore
 from tests.histories.clients import kafka_python
 from tests.histories.clients.librdkafka import Cell
+from tests.histories.clients.values import topic_of
 from tests.histories.frames.doors import Doors
 from tests.histories.frames.record import Record, read_frames
-from tests.histories.history import NEVER, OK, read_file
+from tests.histories.history import NEVER, OK, Operation, Process, read_file
+from tests.histories.kept.plan import WORKERS
 from tests.histories.matrix import broker_options, unsafe
 from tests.histories.run import run
-from tests.histories.upkeep import Chore
 from tests.waiting import eventually
 
 READERS = range(1_000_000, 2_000_000)  # who reads everything at the end
+HARDWARE = [("power cut all", True), ("slow disk", False), ("failing disk", False), ("clock", False)]
+"""Each with whether brokers sync each batch."""
+OTHERS: list[Kind] = [
+    "tear", "stop", "freeze", "zookeeper", "expire", "link", "isolate", "disk", "depose", "kill all", "starve", "outrun",
+]  # fmt: skip
 
 
 def _judged(
@@ -42,7 +52,7 @@ def _judged(
 
 
 def _check_last_phase(directory: Path) -> None:
-    last_phase.check(directory / "history.jsonl", histories_run.WORKERS)
+    last_phase.check(directory / "history.jsonl", WORKERS)
 
 
 def _is_amid_operations(directory: Path) -> bool:
@@ -115,10 +125,7 @@ def test_a_broker_whose_power_fails_loses_nothing_that_the_others_have(
 @pytest.mark.slow
 @pytest.mark.slowest
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize(
-    ("kind", "flushed"),
-    [("power cut all", True), ("slow disk", False), ("failing disk", False), ("clock", False)],
-)
+@pytest.mark.parametrize(("kind", "flushed"), HARDWARE)
 @pytest.mark.spec("HIS-45", "HIS-47")
 def test_neither_do_brokers_that_synced_each_batch_nor_those_whose_disk_or_clock_fails(
     tmp_path: Path, kind: str, flushed: bool
@@ -129,6 +136,27 @@ def test_neither_do_brokers_that_synced_each_batch_nor_those_whose_disk_or_clock
     assert verdict.too_little is None
     assert _begun(tmp_path) == [kind, kind]
     _check_last_phase(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.slowest
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.spec("HIS-45")
+def test_nobody_sees_a_wrong_whatever_else_befalls_brokers_and_wires(tmp_path: Path, kind: Kind) -> None:
+    stage = nemesis.OurStage(tmp_path / "cluster")
+    verdict = _judged(stage, tmp_path, Cell("assign", "transactional"), 2, [kind])
+    if stage.notes:
+        pytest.skip(f"{stage.notes[0]}")
+    assert not verdict.unallowed, list(verdict.lines())
+    assert verdict.too_little is None
+    assert _begun(tmp_path) == [kind, kind]
+    _check_last_phase(tmp_path)
+
+
+@pytest.mark.spec("HIS-45")
+def test_of_each_kind_of_fault_there_is_a_run() -> None:
+    assert {"kill", "power cut", *(kind for kind, _ in HARDWARE), *OTHERS} == set(get_args(Kind))
 
 
 @pytest.mark.slow
@@ -186,8 +214,11 @@ def test_the_same_clients_on_real_kafka_show_nothing_either(tmp_path: Path) -> N
 @pytest.mark.slow
 @pytest.mark.slowest
 @pytest.mark.timeout(1500)
-@pytest.mark.spec("HIS-41", "HIS-44", "HIS-30")
-def test_topics_are_compacted_while_clients_send_and_read_and_none_of_them_sees_a_wrong(tmp_path: Path) -> None:
+@pytest.mark.spec("HIS-41", "HIS-44", "HIS-45", "HIS-30")
+def test_topics_are_compacted_while_clients_send_and_read_and_none_of_them_sees_a_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "chores_of", lambda _, number, **__: [Chore("force compaction", 0.1, number)])
     cell = Cell("subscribe", "transactional", cleanup="compact")
     stage = nemesis.OurStage(tmp_path / "cluster", options=broker_options(cell))
     verdict = _judged(stage, tmp_path, cell, 1, operations=3000)
@@ -200,28 +231,64 @@ def test_topics_are_compacted_while_clients_send_and_read_and_none_of_them_sees_
     assert any(value < 0 for value in sent), "tombstones"
     assert any(value is not None and value < 0 for value in read), "which are read"
     assert len(sent - read) > len(sent) / 4, "what was replaced is gone"
+    assert _chores_done(tmp_path) == {"force compaction"}
 
 
 @pytest.mark.slow
 @pytest.mark.slowest
 @pytest.mark.timeout(1500)
 @pytest.mark.spec("HIS-41", "HIS-12", "HIS-45")
-def test_topics_are_moved_and_elected_and_lose_records_while_clients_are_at_work(
+def test_topics_are_made_moved_elected_grown_and_lose_records_while_clients_are_at_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kinds = ("delete", "elect", "reassign")  # of each topic one, so that all are done before the run is over
+    # Of each topic one, so that all are done before the run is over.
+    kinds: list[chores.Kind] = ["elect", "delete group", "reassign", "delete", "add partitions"]
     monkeypatch.setattr(upkeep, "chores_of", lambda _, number, **__: [Chore(kinds[number % len(kinds)], 0.1, number)])
+    create, amid = nemesis.create_topic, set[str]()
+
+    def noted(stage: nemesis.Stage, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        if (tmp_path / "history.jsonl").read_bytes().count(b"\n") > 1:
+            amid.add(topic)
+        create(stage, topic, partitions, configs)
+
+    monkeypatch.setattr(nemesis, "create_topic", noted)
     stage = nemesis.OurStage(tmp_path / "cluster")
-    verdict = _judged(stage, tmp_path, Cell("subscribe", "idempotent"), 1, operations=3000)
+    verdict = _judged(stage, tmp_path, Cell("subscribe", "idempotent"), 1, operations=5000)
     assert not verdict.unallowed, list(verdict.lines())
     assert verdict.too_little is None
     _check_last_phase(tmp_path)
-    history = read_file(tmp_path / "history.jsonl")
-    lines = [line["value"] for line in history.faults if "upkeep" in str(line["value"]["step"])]
-    done = {line["faults"][0].split()[0] for line in lines if not line["begins"]}
-    assert done == set(kinds)
-    deleted = [o for o in history.operations if o.f == "delete" and o.type == OK]
+    assert _chores_done(tmp_path) == set(kinds)
+    operations = _operations(tmp_path)
+    deleted = [o for o in operations if o.f == "delete" and o.type == OK]
     assert any(max(o.value.values()) > 0 for o in deleted)
+    sent = {topic_of(send.key) for o in operations for send in o.sends if send.outcome == OK}
+    assert amid & sent, "topics that were made meanwhile are sent to"
+    assigned, polled = _strangers(operations)
+    assert assigned and polled, "who subscribes to a topic for one of its keys gets the other one, too"
+
+
+def _operations(directory: Path) -> list[Operation]:
+    return read_file(directory / "history.jsonl").operations
+
+
+def _chores_done(directory: Path) -> set[str]:
+    lines = [line["value"] for line in read_file(directory / "history.jsonl").faults]
+    done = [line["faults"][0] for line in lines if "upkeep" in str(line["step"]) and not line["begins"]]
+    return {told.rpartition(" ")[0] for told in done}
+
+
+def _strangers(operations: Sequence[Operation]) -> tuple[set[int], set[int]]:
+    """Return the keys that were assigned to processes that had never named them, and those of which such ones polled."""
+    named: dict[Process, set[int]] = defaultdict(set)
+    assigned, polled = set[int](), set[int]()
+    for operation in operations:
+        if operation.f == "subscribe":
+            named[operation.process].update(operation.value)
+        elif operation.group is not None:
+            told = {key for event in operation.rebalance if event.what == "assigned" for key in event.keys}
+            assigned |= told - named[operation.process]
+            polled |= {key for poll in operation.polls for key in poll.runs} - named[operation.process]
+    return assigned, polled
 
 
 @pytest.mark.slow

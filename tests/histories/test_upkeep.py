@@ -1,5 +1,6 @@
 """What is done to topics meanwhile, and with which brokers: functions of the seed. One cluster shows that it is done."""
 
+import itertools
 import threading
 from collections import Counter
 from pathlib import Path
@@ -7,19 +8,21 @@ from pathlib import Path
 import pytest
 
 from kafkatool.core.zookeeper.cluster_view import read_cluster
-from kafkatool.core.zookeeper.znodes import TopicZnode
+from kafkatool.core.zookeeper.znodes import ConfigZnode, TopicZnode
 from tests.faults.world import BROKERS
 from tests.histories import nemesis, upkeep
 from tests.histories.analyser.notation import HEADER
+from tests.histories.chores import Chore, Kind, chores_of, moves_of
 from tests.histories.clients import facts
 from tests.histories.clients.librdkafka import Cell, Client
 from tests.histories.clients.values import topic_of
-from tests.histories.history import OK, read_file
+from tests.histories.history import OK, RECORD_KEYS, read_file
 from tests.histories.matrix import broker_options, cell_of, safe, topic_configs, unsafe
 from tests.histories.run import await_all, header
-from tests.histories.upkeep import Chore, Upkeep, chores_of, moves_of
+from tests.histories.upkeep import FORCING, Upkeep
 from tests.histories.workload import Keys
 from tests.histories.writer import HistoryWriter
+from tests.waiting import eventually
 
 _SEEDS = range(4000)
 _DRAWN = [chores_of(seed, number) for seed in range(100) for number in range(40)]
@@ -30,7 +33,7 @@ def test_a_tenth_of_the_topics_is_moved_or_elected_and_a_twentieth_loses_records
     assert [chores_of(seed, 3) for seed in range(100)] == [chores_of(seed, 3) for seed in range(100)]
     assert [chores_of(seed + 100, number) for seed in range(100) for number in range(40)] != _DRAWN
     kinds = Counter(chore.kind for chores in _DRAWN for chore in chores)
-    assert set(kinds) == {"reassign", "elect", "delete"}
+    assert set(kinds) == {"reassign", "elect", "delete", "add partitions", "delete group"}
     assert 0.08 < (kinds["reassign"] + kinds["elect"]) / len(_DRAWN) < 0.12
     assert 0.6 < kinds["reassign"] / kinds["elect"] < 1.6
     assert 0.04 < kinds["delete"] / len(_DRAWN) < 0.06
@@ -38,11 +41,24 @@ def test_a_tenth_of_the_topics_is_moved_or_elected_and_a_twentieth_loses_records
     assert all(chores == sorted(chores, key=lambda chore: chore.at) for chores in _DRAWN)
 
 
-@pytest.mark.spec("HIS-41")
+@pytest.mark.spec("HIS-41", "HIS-45")
 def test_of_compacted_topics_nothing_is_deleted_and_the_rest_is_as_often() -> None:
     kinds = Counter(c.kind for seed in range(100) for n in range(40) for c in chores_of(seed, n, compacted=True))
-    assert set(kinds) == {"reassign", "elect"}
-    assert 0.08 < kinds.total() / 4000 < 0.12
+    assert set(kinds) == {"reassign", "elect", "add partitions", "force compaction", "delete group"}
+    assert 0.08 < (kinds["reassign"] + kinds["elect"]) / 4000 < 0.12
+    assert 0.04 < kinds["force compaction"] / 4000 < 0.06
+
+
+@pytest.mark.spec("HIS-45")
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_twentieth_of_the_topics_gets_a_partition_more_and_another_one_has_a_group_that_is_deleted(
+    compacted: bool,
+) -> None:
+    drawn = [chores_of(seed, n, compacted=compacted) for seed in range(100) for n in range(40)]
+    kinds = Counter(chore.kind for chores in drawn for chore in chores)
+    assert 0.04 < kinds["add partitions"] / len(drawn) < 0.06
+    assert 0.04 < kinds["delete group"] / len(drawn) < 0.06
+    assert all(len({chore.kind for chore in chores}) == len(chores) for chores in drawn), "each once"
 
 
 @pytest.mark.spec("HIS-41")
@@ -151,10 +167,17 @@ def test_who_has_not_ended_when_everything_is_to_be_read_ends_the_run() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.spec("HIS-41", "HIS-45", "HIS-12")
 def test_chores_are_done_and_each_begins_and_ends_with_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kinds = ["reassign", "elect", "delete"]
+    kinds: list[Kind] = ["add partitions", "reassign", "elect", "delete", "delete group"]
     monkeypatch.setattr(upkeep, "chores_of", lambda *_, **__: [Chore(kind, 0.01, 5) for kind in kinds])
     for module in (upkeep, facts):  # the deletion has to be answered, and a busy machine may stand still
         monkeypatch.setattr(module, "_TIMEOUT_S", 120.0)
+    forget, had = upkeep.forget_group, list[object]()
+
+    def noted(bootstrap: str, group: str) -> None:
+        had.append(facts.ask_committed(bootstrap, group, [2, 3]))
+        forget(bootstrap, group)
+
+    monkeypatch.setattr(upkeep, "forget_group", noted)
     cell = Cell("assign", "idempotent")
     stage, keys = nemesis.OurStage(tmp_path / "cluster", options=broker_options(cell)), Keys()
     try:
@@ -162,7 +185,7 @@ def test_chores_are_done_and_each_begins_and_ends_with_a_line(tmp_path: Path, mo
             nemesis.create_topic(stage, topic_of(2 * number), 2, topic_configs(cell))
         nemesis.settle(stage)
         client = Client(stage.bootstrap, cell, 1, patient=True)
-        sent = client.send([keys.draw(2) for _ in range(20)])
+        sent = client.send(keys.draw(*[2] * 20))
         assert {outcome for _, outcome in sent} == {OK}
         with HistoryWriter(tmp_path / "h", header(1, stage, cell, 0)) as writer:
             at_work = Upkeep(stage, 1, keys, writer, compacted=False)
@@ -173,10 +196,15 @@ def test_chores_are_done_and_each_begins_and_ends_with_a_line(tmp_path: Path, mo
         node = stage.zk.get(TopicZnode.path(topic))
         assert node is not None
         _, back = moves_of(Chore("reassign", 0.01, 5))
-        assert TopicZnode.decode(topic, node.data).assignment == {0: back, 1: back}
-        leaders = {s.leader_and_isr.leader for p, s in read_cluster(stage.zk).states.items() if p.topic == topic}
-        assert leaders == {back[0]}, "the preferred one"
+        assignment = TopicZnode.decode(topic, node.data).assignment
+        assert (assignment[0], assignment[1]) == (back, back)
+        assert set(assignment) == {0, 1, 2} and set(assignment[2]) == set(BROKERS), "the partition that was added"
+        states = {p.partition: s.leader_and_isr for p, s in read_cluster(stage.zk).states.items() if p.topic == topic}
+        assert states[0].leader == states[1].leader == back[0], "the preferred one"
+        assert states[2].leader in BROKERS
         assert facts.ask_ends(stage.bootstrap, [2, 3]) == {2: (10, 20), 3: (0, 0)}
+        assert had[0] == {2: 1, 3: 1}, "what the group had committed"
+        assert facts.ask_committed(stage.bootstrap, "short-lived-1", [2, 3]) == {2: None, 3: None}
         client.close()
     finally:
         stage.down()
@@ -184,3 +212,64 @@ def test_chores_are_done_and_each_begins_and_ends_with_a_line(tmp_path: Path, mo
     lines = [(line["value"]["begins"], line["value"]["faults"]) for line in history.faults]
     assert lines == [(begins, [f"{kind} {topic}"]) for kind in kinds for begins in (True, False)]
     assert [(o.f, o.type, o.value) for o in history.operations] == [("delete", OK, {2: 10, 3: 0})]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.spec("HIS-45", "HIS-30")
+def test_compaction_is_forced_up_to_what_is_sent_meanwhile_and_then_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its own configs the topic would keep all in a segment that is never compacted."""
+    monkeypatch.setattr(facts, "_TIMEOUT_S", 120.0)
+    cell = Cell("assign", "idempotent", cleanup="compact")
+    stage, values = nemesis.OurStage(tmp_path / "cluster", options=broker_options(cell)), itertools.count(1)
+    own = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.9"}
+    at_rest = ConfigZnode.path("topics", topic_of(0))
+    amid: list[dict[str, str]] = []
+
+    def configs() -> dict[str, str]:
+        node = stage.zk.get(at_rest)
+        assert node is not None
+        return ConfigZnode.decode(at_rest, node.data)
+
+    try:
+        nemesis.create_topic(stage, topic_of(0), 2, own)
+        nemesis.settle(stage)
+        client = Client(stage.bootstrap, cell, 1, patient=True)
+        sent = client.send([(0, next(values)) for _ in range(100)])
+        assert {outcome for _, outcome in sent} == {OK}
+
+        def is_compacted() -> bool:
+            """Send one more, as only then a segment is rolled; tell whether of the first ones only the newest are left."""
+            client.send([(0, next(values))])
+            left = _read(client, 0, facts.ask_ends(stage.bootstrap, [0])[0][1])
+            return sum(value <= 100 for value in left if value is not None) <= RECORD_KEYS
+
+        def until_compacted(_: float) -> None:
+            amid.append(configs())
+            eventually(is_compacted, "compaction")
+
+        monkeypatch.setattr(upkeep, "pass_time", until_compacted)
+        with HistoryWriter(tmp_path / "h", header(1, stage, cell, 0)) as writer:
+            Upkeep(stage, 1, Keys(compacted=True), writer, compacted=True).do(0, Chore("force compaction", 0.5, 1))
+        assert amid == [{**own, **FORCING}]
+        assert configs() == own
+        client.close()
+    finally:
+        stage.down()
+    lines = [(line["value"]["begins"], line["value"]["faults"]) for line in read_file(tmp_path / "h").faults]
+    assert lines == [(begins, [f"force compaction {topic_of(0)}"]) for begins in (True, False)]
+
+
+def _read(client: Client, key: int, end: int) -> list[int | None]:
+    """Read a key from its start to that offset."""
+    found: list[int | None] = []
+
+    def is_read() -> bool:
+        found.extend(value for _, value in client.poll().get(key, ()))
+        return client.positions.get(key, 0) >= end
+
+    client.assign([key], from_start=True)
+    eventually(is_read, f"key {key} to be read")
+    return found

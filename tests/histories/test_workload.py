@@ -19,10 +19,17 @@ from tests.histories.writer import HistoryWriter
 
 
 @pytest.mark.spec("HIS-41", "HIS-13")
-@given(key=st.integers(0, 1 << 20), value=st.integers(-(1 << 40), 1 << 40), process=st.integers(0, 1 << 20))
-def test_a_value_travels_and_nothing_else_is_taken_for_one(key: int, value: int, process: int) -> None:
+@given(
+    key=st.integers(0, 1 << 20),
+    value=st.integers(-(1 << 40), 1 << 40),
+    process=st.integers(0, 1 << 20),
+    index=st.none() | st.integers(0, 1 << 30),
+)
+def test_a_value_travels_and_nothing_else_is_taken_for_one(
+    key: int, value: int, process: int, index: int | None
+) -> None:
     assert values.key_of(values.topic_of(key), values.partition_of(key)) == key
-    data = values.encode(value, key, process)
+    data = values.encode(value, key, process, index)
     assert values.decode(data) == value
     assert values.decode(data[:-1] + bytes([data[-1] ^ 1])) is None
     assert values.decode(b"7" + data) is None

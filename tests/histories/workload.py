@@ -14,10 +14,11 @@ from tests.histories.history import FAIL, INFO, OK, Process
 ACTIVE: Final = 8
 VALUES_A_KEY: Final = 256  # then another takes its place
 VALUES_A_COMPACTED_KEY: Final = 1024
-GROUP: Final = "members"
+_MEMBERS, _TRANSFORMERS = 6, 12  # workers in a row whose members, and whose transformers, are a group
 COMMIT, ABORT, LEAVE = "commit", "abort", "leave"  # how a transaction is meant to end; LEAVE: by its time-out
 OUTPUTS: Final = (1_000_000, 1_000_001)  # keys that consume-transform-produce writes to, and nobody else
 _SOURCES_A_TRANSACTION: Final = 6
+_SOME_BYTES: Final = 2000  # some twenty values
 _TOMBSTONES: Final = 0.1  # of the values of compacted keys
 _ABORTED, _LEFT = 0.1, 0.02  # of transactions
 
@@ -50,20 +51,23 @@ class Keys:
         """Return how many values make a key full."""
         return self._limit
 
-    def draw(self, place: int) -> tuple[int, int]:
-        """Return the active key in that place, and the next value for it."""
+    def draw(self, *places: int) -> list[tuple[int, int]]:
+        """Return of each place the active key in it, and the next value for it: of all that an operation sends at once."""
         with self._lock:
-            key = self._active[place]
-            self._counts[key] += 1
-            if self._counts[key] == self._limit:
-                new = len(self._counts)
-                self._active[place], self._counts[new] = new, 0
-            return key, self._take()
+            return [(self._count(place), self._take()) for place in places]
 
-    def value(self) -> int:
-        """Return a value for a key of one's own."""
+    def _count(self, place: int) -> int:
+        key = self._active[place]
+        self._counts[key] += 1
+        if self._counts[key] == self._limit:
+            new = len(self._counts)
+            self._active[place], self._counts[new] = new, 0
+        return key
+
+    def values(self, count: int) -> list[int]:
+        """Return so many values for keys of one's own."""
         with self._lock:
-            return self._take()
+            return [self._take() for _ in range(count)]
 
     def _take(self) -> int:
         self._next_value += 1
@@ -75,10 +79,41 @@ def draw_place(chance: random.Random) -> int:
     return chance.choices(range(ACTIVE), [1 << n for n in range(ACTIVE)])[0]
 
 
+def group_of(number: int, *, transforming: bool) -> str:
+    """Return the group of the worker with that number. Those of one group are of several processes.
+
+    A group in which many subscribe anew, each for itself, is never done with sharing: so there are several, of few.
+    """
+    return f"transformers-{number // _TRANSFORMERS}" if transforming else f"members-{number // _MEMBERS}"
+
+
+def transforms(number: int, cell: Cell) -> bool:
+    """Tell whether the worker with that number consumes, transforms and produces."""
+    return cell.transactional and number % 3 == 2
+
+
+def groups_of(workers: int, cell: Cell) -> list[str]:
+    """Return the groups of so many workers."""
+    found = {
+        group_of(number, transforming=own)
+        for number in range(workers)
+        if (own := transforms(number, cell)) or cell.via == "subscribe"
+    }
+    return sorted(found)
+
+
+class Drawn(Protocol):
+    """What workers take keys and values from: a run's Keys, or those in another process."""
+
+    def draw(self, *places: int) -> list[tuple[int, int]]: ...
+    def values(self, count: int) -> list[int]: ...
+    def active(self) -> list[int]: ...
+
+
 class Writer(Protocol):
     """Where workers write what they do: a HistoryWriter, or one in another process."""
 
-    def write(self, process: Process, kind: str, f: str, value: Any = None, **more: Any) -> None: ...
+    def write(self, process: Process, kind: str, f: str, value: Any = None, **more: Any) -> int: ...
     def now(self) -> int: ...
 
 
@@ -92,7 +127,7 @@ class Worker:
         seed: int,
         bootstrap: str,
         cell: Cell,
-        keys: Keys,
+        keys: Drawn,
         writer: Writer,
         facts: Callable[[str, Sequence[int]], dict[int, Any]],
         connect: Callable[..., Client] = Client,
@@ -104,7 +139,8 @@ class Worker:
         self._unpolled: dict[
             int, int
         ] = {}  # of each key: the newest value that was sent and not polled here, newest last
-        self._transforms = cell.transactional and number % 3 == 2
+        self._used: dict[int, None] = {}  # the keys that this process sent to or polled of, newest last
+        self._transforms = transforms(number, cell)
         self._subscribes = cell.via == "subscribe" or self._transforms
         self._outputs: Sequence[int] = OUTPUTS
         self._transactional_id = f"{seed}-{number}"
@@ -122,7 +158,7 @@ class Worker:
     # --- processes
 
     def _open(self) -> None:
-        group = (f"transformers-{self._workers}" if self._transforms else GROUP) if self._subscribes else None
+        group = group_of(self._process % self._workers, transforming=self._transforms) if self._subscribes else None
         made = kafka_python.KafkaPython if self._cell.client == kafka_python.NAME else self._connect
         try:
             self._client = made(
@@ -132,6 +168,7 @@ class Worker:
                 group=group,
                 transactional_id=self._transactional_id if self._cell.transactional else None,
                 records_a_poll=self._records_a_poll(),
+                bytes_a_fetch=self._bytes_a_fetch(),
                 clock=self._writer.now,
             )
         except KafkaException:
@@ -143,11 +180,16 @@ class Worker:
             return _SOURCES_A_TRANSACTION
         return 2 if self._subscribes and self._chance.random() < 1 / 3 else 100
 
+    def _bytes_a_fetch(self) -> int:
+        """Draw how much a fetch waits for. All who are assigned a key read all of it: most wait for some values at once."""
+        return _SOME_BYTES if not self._subscribes and self._chance.random() < 2 / 3 else 1
+
     def _over(self) -> None:
         """Go on as another process; now and then one that fences the one before."""
         if self._client is not None:
             self._client.close()
         self._client = None
+        self._used.clear()
         self._process += self._workers
         if self._chance.random() > 0.1:
             self._transactional_id = f"{self._transactional_id.partition('/')[0]}/{self._process}"
@@ -166,7 +208,9 @@ class Worker:
             who["member"] = client.member
             if client.events:
                 who["rebalance"], client.events = client.events, []
-        self._writer.write(self._process, kind, f, value, **who, **more)
+        line = self._writer.write(self._process, kind, f, value, **who, **more)
+        if kind == "invoke":
+            client.line = line
 
     # --- operations
 
@@ -184,9 +228,15 @@ class Worker:
             self._send_and_poll(client)
 
     def _choose_keys(self) -> list[int]:
-        """Choose of the keys in use; now and then those come too that were sent what was not polled, retired or not."""
-        active = self._keys.active()
-        chosen = set(self._chance.sample(active, self._chance.randint(2, len(active))))
+        """Choose of the keys just used; now and then those come too that were sent what was not polled.
+
+        Who has used none yet has the active ones to choose from. So has who transforms: it sends to no key that anybody
+        takes, and would never come to a new one.
+        """
+        used = list(self._used)[-ACTIVE:]
+        if self._transforms or not used:
+            used = self._keys.active()
+        chosen = set(self._chance.sample(used, self._chance.randint(min(2, len(used)), len(used))))
         if self._chance.random() < 1 / 3:
             chosen.update(list(self._unpolled)[-ACTIVE:])
         return sorted(chosen)
@@ -214,15 +264,20 @@ class Worker:
 
     def _send_and_poll(self, client: Client) -> None:
         asked: list[list[Any]] = []
+        sends: list[tuple[int, bool]] = []  # of each the place of its key, and whether it is a tombstone
         for _ in range(self._chance.randint(1, 4)):
             if self._chance.random() < 0.5:
                 asked.append(["poll"])
                 if self._subscribes and not self._cell.transactional:
                     asked.append(["offsets", None])
             else:
-                key, value = self._keys.draw(draw_place(self._chance))
-                is_tombstone = self._cell.compacted and self._chance.random() < _TOMBSTONES
-                asked.append(["send", key, -value if is_tombstone else value])
+                place = draw_place(self._chance)
+                sends.append((place, self._cell.compacted and self._chance.random() < _TOMBSTONES))
+                asked.append(["send"])
+        drawn = self._keys.draw(*(place for place, _ in sends)) if sends else []
+        waiting = [part for part in asked if part[0] == "send"]
+        for part, (key, value), (_, is_tombstone) in zip(waiting, drawn, sends, strict=True):
+            part += [key, -value if is_tombstone else value]
         kinds = {part[0] for part in asked}
         if self._cell.transactional:
             if self._subscribes and "poll" in kinds:
@@ -238,13 +293,20 @@ class Worker:
     def _note(self, done: "_Parts", *, happened: bool) -> None:
         """Note what was sent and what was polled; outputs are nobody's keys to take."""
         for part in done.told:
-            if part[0] == "send" and part[3] == OK and happened and part[1] not in self._outputs:
-                self._unpolled.pop(part[1], None)
-                self._unpolled[part[1]] = part[2][1]
+            if part[0] == "send" and part[1] not in self._outputs:
+                self._use(part[1])
+                if part[3] == OK and happened:
+                    self._unpolled.pop(part[1], None)
+                    self._unpolled[part[1]] = part[2][1]
             elif part[0] == "poll":
                 for key, pairs in part[1].items():
+                    self._use(key)
                     if key in self._unpolled and any(value == self._unpolled[key] for _, value in pairs):
                         del self._unpolled[key]
+
+    def _use(self, key: int) -> None:
+        self._used.pop(key, None)
+        self._used[key] = None
 
     def _do(self, client: Client, asked: list[list[Any]]) -> None:
         """Do an operation that is no transaction."""
@@ -294,7 +356,11 @@ class Worker:
     def _transform(self, client: Client, runs: Runs) -> None:
         """Consume, transform, produce: each value polled becomes another, and the offsets go with them."""
         sources = [(key, offset) for key, pairs in runs.items() for offset, _ in pairs]
-        outputs = [(self._chance.choice(self._outputs), self._keys.value(), list(source)) for source in sources]
+        values = self._keys.values(len(sources)) if sources else ()
+        outputs = [
+            (self._chance.choice(self._outputs), value, list(source))
+            for value, source in zip(values, sources, strict=True)
+        ]
         asked: list[list[Any]] = [["poll"], *(["send", *output] for output in outputs), ["offsets", None]]
         self._transact(client, asked, self._draw_end(), runs)
 

@@ -56,11 +56,11 @@ class HistoryWriter:
         self._file.write(orjson.dumps({"history": VERSION, **header}) + b"\n")
         self._file.flush()
 
-    def write(self, process: Process, kind: str, f: str, value: Any = None, **more: Any) -> None:
-        """Append a line; order in the file is order in time."""
+    def write(self, process: Process, kind: str, f: str, value: Any = None, **more: Any) -> int:
+        """Append a line and return its number; order in the file is order in time."""
         with self._lock:
             if self._file.closed:
-                return  # a worker that was given up speaks after the end
+                return self._count  # a worker that was given up speaks after the end
             entry = {
                 "index": self._count,
                 "time": self._clock(),
@@ -73,6 +73,7 @@ class HistoryWriter:
             self._file.write(orjson.dumps(entry, option=orjson.OPT_NON_STR_KEYS) + b"\n")
             self._file.flush()
             self._count += 1
+            return self._count - 1
 
     @property
     def count(self) -> int:

@@ -24,6 +24,9 @@ from tests.integration.renumbered import superseded
 from tests.waiting import eventually
 
 _DELIVERY_MS = 120_000
+_RESTS = 4  # as long as a look at all replicas took
+_LONGEST_REST_S = 1.0
+_BROKERS_COME_S = 0.2  # so often it is worth a look whether one is there again
 
 
 class Load:
@@ -113,6 +116,8 @@ def make_topic(
 
     def enough() -> bool:
         brokers[:] = read_cluster(zk, [], states=False).brokers.values()
+        if len(brokers) < replication_factor:
+            time.sleep(_BROKERS_COME_S)
         return len(brokers) >= replication_factor
 
     eventually(enough, f"{replication_factor} brokers for {topic}", 60)
@@ -122,23 +127,46 @@ def make_topic(
 
 def out_of_sync(zk: ZooKeeper, topics: Iterable[str] | None = None) -> list[str]:
     """Return the partitions that lack a leader, a state or an in-sync replica; None: of all topics."""
+    return [told for of_topic in _lacking(zk, topics).values() for told in of_topic]
+
+
+def _lacking(zk: ZooKeeper, topics: Iterable[str] | None) -> dict[str, list[str]]:
+    """Return what ``out_of_sync`` does, by topic."""
     view = read_cluster(zk, topics)
-    lacking = []
+    found: dict[str, list[str]] = defaultdict(list)
     for topic, znode in view.topics.items():
         for number, replicas in znode.assignment.items():
             state = view.states.get(model.TopicPartition(topic, number))
             if state is None or state.leader_and_isr.leader is None:
-                lacking.append(f"{topic}-{number} has no leader")
+                found[topic].append(f"{topic}-{number} has no leader")
             elif set(state.leader_and_isr.isr) != set(replicas):
-                lacking.append(f"{topic}-{number}: replicas {replicas}, in sync {state.leader_and_isr.isr}")
-    return lacking
+                told = f"{topic}-{number}: replicas {replicas}, in sync {state.leader_and_isr.isr}"
+                found[topic].append(told)
+    return found
 
 
 def await_in_sync(zk: ZooKeeper, topics: Iterable[str] | None = None, seconds: float = 90) -> None:
-    """Wait until every partition has a leader and all its replicas are in sync."""
+    """Wait until every partition has a leader and all its replicas are in sync.
+
+    Topics that lack nothing are looked at again when no other lacks anything, and a look is followed by a rest that is
+    longer than it: with hundreds of topics this would keep a core from those it waits for.
+    """
     wanted = None if topics is None else list(topics)
+    looked_at = wanted
+
+    def are_in_sync() -> bool:
+        nonlocal looked_at
+        begun = time.monotonic()
+        lacking = list(_lacking(zk, looked_at))
+        if not lacking and looked_at is not wanted:
+            lacking = list(_lacking(zk, wanted))
+        looked_at = lacking or wanted
+        if lacking:
+            time.sleep(min(_RESTS * (time.monotonic() - begun), _LONGEST_REST_S))
+        return not lacking
+
     try:
-        eventually(lambda: not out_of_sync(zk, wanted), "all replicas to be in sync", seconds)
+        eventually(are_in_sync, "all replicas to be in sync", seconds)
     except AssertionError as e:
         raise AssertionError(f"{e}: {out_of_sync(zk, wanted)[:10]}") from e
 

@@ -170,6 +170,11 @@ class Call:
         return self._connection
 
     @property
+    def accepted_ms(self) -> float:
+        """Return when that connection was accepted, in ms of the clock that is never set back."""
+        return self._connection.accepted_ms
+
+    @property
     def api(self) -> Api:
         """Return the API that is called."""
         return self._served.api

@@ -108,6 +108,7 @@ class Connection:
         self._ending = False
         self.closed = False
         self.last_active = time.monotonic()
+        self.accepted_ms = self.last_active * 1000
 
     def __str__(self) -> str:
         """Return ``local:port-remote:port-index``: a port used again does not make two connections equal (BRK-21)."""

@@ -12,6 +12,7 @@ from kafkatool.broker.replication.partition.partition import ALL_IN_SYNC
 from kafkatool.broker.replication.replica_manager import ReplicaManager
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.storage.batches.transaction_markers import Marker, encode_marker
+from kafkatool.broker.transactions.late_markers import LateMarkers, Sender
 from kafkatool.broker.transactions.transaction import Identity
 from kafkatool.core.model.topic_names import OFFSETS_TOPIC
 from kafkatool.core.model.values import TopicPartition
@@ -48,12 +49,24 @@ class MarkerWrites:
         self._timeout_ms = config.request_timeout_ms
         self._replica_manager = replica_manager
         self._end_offsets = end_offsets
+        self._late = LateMarkers(replica_manager.partitions)
 
-    def write(self, writes: Sequence[MarkerWrite], done: Callable[[Sequence[Codes]], None]) -> None:
-        """Append all of them; ``done`` gets their outcomes, in the same order, once all are replicated or refused."""
+    def write(
+        self, writes: Sequence[MarkerWrite], done: Callable[[Sequence[Codes]], None], sender: Sender | None = None
+    ) -> bool:
+        """Append all of them; ``done`` gets their outcomes, in the same order, once all are replicated or refused.
+
+        False, and nothing is done: they come too late. ``sender``: who sent them; None: this broker itself.
+        """
+        still: Callable[[], bool] | None = None
+        if sender is not None:
+            if self._late.are_late(sender, (tp for one in writes for tp in one.partitions)):
+                return False
+            self._late.note(sender)
+            still = lambda: not self._late.is_superseded(sender)  # noqa: E731  # by one that came since, and was faster
         if not writes:
             done(())
-            return
+            return True
         now_ms = int(time.time() * 1000)
         outcomes: list[Codes] = [{} for _ in writes]
         lock, left = threading.Lock(), len(writes)
@@ -77,8 +90,10 @@ class MarkerWrites:
                 acks=ALL_IN_SYNC,
                 timeout_ms=self._timeout_ms,
                 internal=True,
+                still=still,
                 on_done=partial(appended, index),
             )
+        return True
 
     def _note_offsets(self, write: MarkerWrite, results: AppendResults) -> None:
         for tp, result in results.items():

@@ -3,8 +3,8 @@
 Values are written in version 0, which every broker reads; version 1 of newer ones is read.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable
-from itertools import groupby
 
 from kafkatool.broker.coordination.record_codec import RecordReader, RecordWriter
 from kafkatool.broker.transactions.states import STORABLE, TransactionState
@@ -35,12 +35,12 @@ def encode_value(value: Transaction) -> bytes:
     if value.state is TransactionState.EMPTY:
         writer.add("i", -1)
     else:
-        topics = [
-            (topic, [p.partition for p in of_topic])
-            for topic, of_topic in groupby(sorted(value.partitions), key=lambda p: p.topic)
-        ]
+        topics: defaultdict[str, list[int]] = defaultdict(list)
+        for topic, number in value.partitions:  # there may be thousands, and numbers are sorted faster than they are
+            topics[topic].append(number)
         writer.add("i", len(topics))
-        for topic, numbers in topics:
+        for topic, numbers in sorted(topics.items()):
+            numbers.sort()
             writer.string(topic)
             writer.add(f"i{len(numbers)}i", len(numbers), *numbers)
     writer.add("qq", value.update_ms, value.start_ms)

@@ -27,6 +27,7 @@ from tests.broker.handlers.served import Client, broker_of, handler_context, liv
 from tests.broker.storage.logs import everything
 from tests.broker.transactions.stage import OFFSETS, OWN
 from tests.broker.transactions.stage import stage as transactions_stage
+from tests.broker.transactions.test_two_coordinators import hold_markers
 
 NONE, AWAY, LOADING = ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 UNKNOWN, OLD, FENCED = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID
@@ -255,6 +256,7 @@ def test_a_real_coordinator_and_a_real_log_verify_it_look_at_its_epoch_and_not_a
             assert log.log_end_offset == 0
             assert on.add("id", mine, OFFSETS) is NONE
             assert (commits(mine), commits(mine, A, B)) == (NONE, NONE)
+            assert asked[-2:] == [mine] * 2, "each time: it has no sequence that tells a late one"
             headers = [h for _, h in iter_batches(everything(log))]
             assert [(h.producer_id, h.producer_epoch, h.base_sequence) for h in headers] == [(*mine, 0)] * 2
             assert on.end("id", mine, committed=True) is NONE
@@ -268,6 +270,32 @@ def test_a_real_coordinator_and_a_real_log_verify_it_look_at_its_epoch_and_not_a
             on.coordinator.shutdown()
             assert commits(renewed) == AWAY, "what a Produce is told 19 of"
             assert log.log_end_offset == end + 1, "the marker"
+
+
+@pytest.mark.spec("TXN-83", "TXN-105")
+def test_an_offset_that_comes_between_the_decision_and_its_marker_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with transactions_stage(tmp_path, monkeypatch) as on:
+        world = on.world
+        world.know(A, brokers={1: 9001, 2: 9002})
+        groups = GroupCoordinator(world.config, world.manager, world.cache, world.scheduler, count_partitions=lambda: 1)
+        groups.on_leadership_change([world.partition(OFFSETS)], [])
+        on.settle()
+        context = handler_context(groups=groups, metadata_cache=world.cache, config=world.config)
+        log = world.partition(OFFSETS).log
+        with broker_of(SERVED, context) as client:
+            _, mine = on.init("id")
+            named: Any = {"transactional_id": "id", "producer_id": mine.producer_id, "producer_epoch": mine.epoch}
+            assert on.add("id", mine, OFFSETS) is NONE
+            assert commit(client, 3, A, **named) == [NONE]
+            deliver = hold_markers(on, monkeypatch)
+            assert on.end("id", mine, committed=True) is NONE
+            assert commit(client, 3, A, **named) == [AWAY], "it is to come again, should it be right"
+            assert log.log_end_offset == 1
+            deliver()
+            on.settle()
+            assert commit(client, 3, A, **named) == [ErrorCode.INVALID_TXN_STATE]
 
 
 @pytest.mark.spec("TXN-86")

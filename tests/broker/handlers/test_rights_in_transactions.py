@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 
 from kafkatool.broker.security.authorizer import Authorizer
+from kafkatool.broker.transactions.late_markers import Sender
 from kafkatool.broker.transactions.marker_writes import Codes, MarkerWrite
 from kafkatool.broker.transactions.states import TransactionState
 from kafkatool.broker.transactions.transaction import Identity
@@ -78,9 +79,10 @@ class Away:
         *_, wanted, answer = given
         answer(dict.fromkeys(wanted, self._away()))
 
-    def write(self, writes: Sequence[MarkerWrite], done: Callable[[Sequence[Codes]], None]) -> None:
+    def write(self, writes: Sequence[MarkerWrite], done: Callable[[Sequence[Codes]], None], _: Sender) -> bool:
         code = self._away()
         done([dict.fromkeys(one.partitions, code) for one in writes])
+        return True
 
 
 def codes(response: Any) -> dict[str, int]:

@@ -20,6 +20,7 @@ from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.storage.batches.transaction_markers import Marker, read_marker
 from kafkatool.broker.transactions import endings
 from kafkatool.broker.transactions.coordinator import TransactionCoordinator
+from kafkatool.broker.transactions.late_markers import Sender
 from kafkatool.broker.transactions.marker_writes import Codes, MarkerWrite, MarkerWrites, OffsetsEnd
 from kafkatool.broker.transactions.owned import Entry
 from kafkatool.broker.transactions.transaction import Identity
@@ -37,6 +38,8 @@ OWN = TopicPartition(TRANSACTION_TOPIC, 0)
 DATA = (HERE, THERE, OFFSETS)
 HOUR_MS = 3_600_000
 Item = TypeVar("Item")
+HoldUp = Callable[[Sequence[MarkerWrite], Callable[[], object]], bool]
+"""Given markers on their way to the other broker, and what delivers them; tells whether they are held up, and given up."""
 
 
 class Point(Enum):
@@ -103,18 +106,23 @@ class _MortalManager:
         self.verified_appends = world.manager.verified_appends
 
 
+class _HeldUpError(Exception):
+    """A request is on its way, and its sender has given it up."""
+
+
 class _OtherBroker:
     """The broker that leads THERE, at the other end of a connection."""
 
-    def __init__(self, markers: MarkerWrites, mortal: Mortal) -> None:
-        self._markers = markers
-        self._mortal = mortal
+    def __init__(self, stage: "Stage") -> None:
+        self._stage = stage
+        self._markers = stage.remote_markers
+        self._mortal = stage.mortal
 
     def newest(self, api: Api) -> int:
         return api.max_version
 
     def send(self, api: Api, version: int, request: wire.WriteTxnMarkersRequest) -> wire.WriteTxnMarkersResponse:
-        """Write the markers. TimeoutError: the coordinator has died, so there is nobody to answer."""
+        """Write the markers. TimeoutError: the coordinator has died, so there is nobody to answer. _HeldUpError."""
         writes = [
             MarkerWrite(
                 Identity(m.producer_id, m.producer_epoch),
@@ -124,6 +132,11 @@ class _OtherBroker:
             for m in request.markers
         ]
         answers: list[wire.WriteTxnMarkersResponse] = []
+        sender = self._stage.sender()
+        late = lambda: self._markers.write(writes, lambda _: None, sender)  # noqa: E731
+        if not self._mortal.dead and self._stage.hold_up(writes, late):
+            self._stage.connections += 1
+            raise _HeldUpError
 
         def answer(outcomes: Sequence[Codes]) -> None:
             answers.append(
@@ -147,7 +160,7 @@ class _OtherBroker:
             )
 
         def act(half: bool, heard: bool) -> None:
-            self._markers.write(writes, answer if heard else lambda _: None)
+            assert self._markers.write(writes, answer if heard else lambda _: None, sender), "taken for late"
 
         self._mortal.do("WriteTxnMarkers to another broker", act)
         if not answers:
@@ -160,15 +173,17 @@ def _loopback(stage: "Stage") -> type:
         """``Channels`` without sockets and threads: what is put is exchanged at once."""
 
         def __init__(self, *args: Any) -> None:
-            self._take, self._exchange, _ = args[-3:]
+            self._take, self._exchange, self._failed = args[-3:]
 
         def put(self, broker_id: int, item: Any) -> None:
             now, rest = self._take([item])
             assert rest == []
             try:
-                self._exchange(broker_id, _OtherBroker(stage.remote_markers, stage.mortal), now)
+                self._exchange(broker_id, _OtherBroker(stage), now)
             except TimeoutError:
                 assert stage.mortal.dead
+            except _HeldUpError:
+                self._failed(broker_id, now)
 
         def drop(self, unwanted: Callable[[Any], bool]) -> list[Any]:
             return []
@@ -192,6 +207,8 @@ class Stage:
         self.deleted: set[TopicPartition] = set()
         self.ended_offsets: list[OffsetsEnd] = []
         self.hear_of_ends: list[Callable[[OffsetsEnd], None]] = [self.ended_offsets.append]
+        self.connections = 0  # to the other broker, one after the other
+        self.hold_up: HoldUp = lambda *_: False
         self.remote_markers = MarkerWrites(world.config, world.manager, self._end_offsets)
         self._ids = count(1000)
         self._epoch = -1
@@ -227,6 +244,10 @@ class Stage:
         )
         self.coordinator.on_leadership_change([self.world.partition(OWN)], [])
         self.settle()
+
+    def sender(self) -> Sender:
+        """Return by what the present coordinator sends its markers to the other broker."""
+        return Sender(f"coordinator {self._epoch}", self.connections)
 
     def _end_offsets(self, end: OffsetsEnd) -> None:
         for hear in self.hear_of_ends:

@@ -1,5 +1,8 @@
 """Keys and values of ``__transaction_state``, byte by byte."""
 
+import struct
+from dataclasses import replace
+
 import pytest
 
 from kafkatool.broker.transactions.records import decode_key, decode_value, encode_key, encode_value
@@ -42,6 +45,16 @@ def test_a_complete_transaction_has_an_array_without_elements() -> None:
     data = encode_value(complete)
     assert data[17:21] == bytes(4)
     assert decode_value(data) == complete
+
+
+@pytest.mark.spec("TXN-19", "TXN-37")
+def test_partitions_are_written_by_topic_and_number_in_order_however_many_there_are() -> None:
+    many = frozenset(TopicPartition(topic, number) for topic in ("b", "a", "c") for number in range(1000, 0, -1))
+    value = replace(ONGOING, partitions=many)
+    data = encode_value(value)
+    assert decode_value(data) == value
+    numbers = struct.pack(">i1000i", 1000, *range(1, 1001))
+    assert data[17:-16] == struct.pack(">i", 3) + b"".join(b"\0\1" + topic + numbers for topic in (b"a", b"b", b"c"))
 
 
 @pytest.mark.spec("TXN-9")

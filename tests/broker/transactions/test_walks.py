@@ -13,6 +13,7 @@ import pytest
 from kafkatool.broker.groups.offsets import CommittedOffsets
 from kafkatool.broker.storage.producers.producer_state import ProducerState
 from kafkatool.broker.transactions import decisions
+from kafkatool.broker.transactions.late_markers import LateMarkers
 from kafkatool.broker.transactions.states import LEGAL, OPEN, TransactionState
 from kafkatool.broker.transactions.transaction import Transaction
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -84,16 +85,22 @@ def _completed_as_not_decided(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def _markers_at_any_time(patch: pytest.MonkeyPatch) -> None:
+    """Write markers whatever they come by."""
+    patch.setattr(LateMarkers, "is_superseded", lambda *_: False)
+
+
 GUARDS = {
     "nobody asks the coordinator": (None, "hangs|torn|did not end"),
     "a leave is never void": (_never_void, "hangs|torn|did not end"),
+    "no marker comes too late": (_markers_at_any_time, "torn|did not end|lost"),
     "who was replaced is believed": (_believed_while_open, "a replaced producer ended another's transaction"),
     "a group takes every marker for a commit": (_in_force_at_once, "the group's offset is not what the log says"),
     "a transaction may go from anywhere to anywhere": (_completed_as_not_decided, "illegal move"),
 }
 
 
-@pytest.mark.spec("TXN-110", "TXN-72", "TXN-75", "TXN-25", "TXN-86", "TXN-17")
+@pytest.mark.spec("TXN-110", "TXN-72", "TXN-75", "TXN-85", "TXN-25", "TXN-86", "TXN-17")
 @pytest.mark.parametrize("guard", GUARDS)
 def test_without_a_guard_the_walks_find_what_it_is_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: str

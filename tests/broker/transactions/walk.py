@@ -5,7 +5,7 @@ A seed decides everything. After each step it is looked at what must hold then, 
 
 import random
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -15,6 +15,7 @@ import pytest
 
 from kafkatool.broker.replication.leading.verified_appends import Answer, Question
 from kafkatool.broker.transactions.coordinator import DescribedTransaction
+from kafkatool.broker.transactions.marker_writes import MarkerWrite
 from kafkatool.broker.transactions.states import OPEN
 from kafkatool.broker.transactions.transaction import Identity
 from kafkatool.core.model.values import TopicPartition
@@ -76,6 +77,7 @@ class Walk:
         self._handed_out: set[Identity] = set()
         self._delayed: list[Callable[[], object]] = []
         self._held_up: list[HeldUp] = []
+        self._markers: list[tuple[Identity, Callable[[], object]]] = []  # held up
         self._stable: defaultdict[TopicPartition, int] = defaultdict(int)
         self._group = WalkedGroup(on)
         self.acknowledged: set[tuple[TopicPartition, bytes]] = set()
@@ -83,6 +85,7 @@ class Walk:
         verified = on.world.manager.verified_appends
         install = verified.ask_by
         patch.setattr(verified, "ask_by", lambda ask: install(self._late(ask)))
+        on.hold_up = self._hold_up
         on.succeed(Mortal())
 
     def _late(self, ask: Any) -> Any:
@@ -98,6 +101,18 @@ class Walk:
             ask(question, timeout_ms, told)
 
         return asking
+
+    def _hold_up(self, markers: Sequence[MarkerWrite], deliver: Callable[[], object]) -> bool:
+        """Have some markers come after their repeat, and after what follows."""
+        if held := self._chance.random() < 0.3:
+            self._markers += [(one.identity, deliver) for one in markers]
+        return held
+
+    def _deliver_markers(self, of: Identity) -> None:
+        """Have those of a producer come that were held up, while it has a transaction open where they come to."""
+        for late in [late for late in self._markers if late[0] == of]:
+            self._markers.remove(late)
+            late[1]()
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
@@ -204,6 +219,8 @@ class Walk:
 
         if self._produce(sent) is not NONE:  # refused, or not answered in time
             self._give_up(one)
+        elif place == THERE and self._chance.random() < 0.5:
+            self._deliver_markers(one.identity)
 
     def _commit_offsets(self) -> None:
         """Have the group's offset in the transaction; what is held up comes as other requests do."""
@@ -319,6 +336,8 @@ class Walk:
         self._on.succeed(Mortal())
         while self._held_up:
             self._arrive()
+        while self._markers:
+            self._deliver_markers(self._markers[0][0])
         for _ in range(2):
             while self._delayed:
                 self._deliver()

@@ -82,6 +82,7 @@ def _transactional(
             "transactional.id": transactional_id,
             "transaction.timeout.ms": timeout_ms,
             "client.id": client_id,
+            **login(),
         }
     )
 

@@ -50,7 +50,7 @@ _EPOCHS_BY_TRANSACTION: Final = 4  # the version of Kafka from which a late end 
 
 
 class Deaths(NamedTuple):
-    """After which lines all had power for good, and no broker died any more; -1: none ever lost it, or died."""
+    """Before which lines all may have lost what they had not synced, and a broker died; -1: that never was."""
 
     dark: int = -1
     killed: int = -1

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from tests.histories.analyser.groups import resumes
+from tests.histories.analyser.groups import Untold, resumes
 from tests.histories.analyser.logs import readings
 from tests.histories.analyser.versions import Finding, Versions, highest_of
 from tests.histories.history import FAIL, NEVER, OK, Operation
@@ -82,6 +82,7 @@ class _Commits:
 
     def __init__(self, versions: Versions) -> None:
         self._versions = versions
+        self._untold = Untold(versions)
         self._last: dict[tuple[str | None, int], tuple[int, int, bool]] = {}  # time of the question, offset, an answer
         self._highest: dict[tuple[str | None, int], list[tuple[int, int]]] = {}  # of the two highest, of two operations
         for operation in versions.history.operations:
@@ -112,7 +113,7 @@ class _Commits:
             return None
         highest = self._highest.get((operation.group, key), ())
         by_another = any(other >= to and line != operation.invoked for line, other in highest)
-        return None if by_another else True
+        return None if by_another or self._untold.may_have_committed(operation.group, NEVER) else True
 
     def _is_there(self, key: int, offset: int) -> bool:
         """Tell whether a reader that had to start at an offset or below would have found the record there."""

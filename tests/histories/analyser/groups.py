@@ -46,35 +46,67 @@ def owners(versions: Versions) -> Iterator[Finding]:
                     break
 
 
+class _Highest(NamedTuple):
+    """The highest offset up to a moment, and the last line that told it."""
+
+    offset: int
+    line: int
+
+
 class _Series:
     """The highest offset of commits up to a moment, by line or by time."""
 
     def __init__(self) -> None:
         self._lines: list[int] = []
         self._times: list[int] = []
-        self._highest: list[int] = []
+        self._highest: list[_Highest] = []
         self._offsets: list[int] = []
 
     def add(self, line: int, time: int, offset: int) -> None:
         self._lines.append(line)
         self._times.append(time)
         self._offsets.append(offset)
-        self._highest.append(max(offset, self._highest[-1] if self._highest else offset))
+        highest = self._highest[-1] if self._highest else None
+        self._highest.append(highest if highest and highest.offset > offset else _Highest(offset, line))
 
-    def before_line(self, line: int) -> int | None:
+    def before_line(self, line: int) -> _Highest | None:
         return self._at(bisect_left(self._lines, line))
 
     def before_line_without(self, line: int, own: int) -> int | None:
         """Leave out what was told in one line; from there on it is few that are looked at one by one."""
         until = self.before_line(own)
         at, end = bisect_left(self._lines, own + 1), bisect_left(self._lines, line)
-        return max((each for each in (until, *self._offsets[at:end]) if each is not None), default=None)
+        return max((*self._offsets[at:end], *((until.offset,) if until else ())), default=None)
 
-    def before_time(self, time: int) -> int | None:
+    def before_time(self, time: int) -> _Highest | None:
         return self._at(bisect_left(self._times, time))
 
-    def _at(self, count: int) -> int | None:
+    def _at(self, count: int) -> _Highest | None:
         return self._highest[count - 1] if count else None
+
+
+class Untold:
+    """Which operations of a group never completed: what they polled, and committed, no line tells.
+
+    ``polls`` and ``commits``: by group, the lines in which those were asked for that may have done so.
+    """
+
+    def __init__(self, versions: Versions) -> None:
+        self.polls: dict[str | None, list[int]] = defaultdict(list)
+        self.commits: dict[str | None, list[int]] = defaultdict(list)
+        for operation in versions.history.operations:
+            if operation.completed == NEVER and operation.group is not None:
+                if operation.polls:
+                    self.polls[operation.group].append(operation.invoked)
+                if any(not commit.offsets for commit in operation.commits):
+                    self.commits[operation.group].append(operation.invoked)
+
+    def may_have_polled(self, group: str | None, before: int) -> bool:
+        """Tell whether a member may have got whatever is asked for, before that line."""
+        return any(line < before for line in self.polls.get(group, ()))
+
+    def may_have_committed(self, group: str | None, before: int) -> bool:
+        return any(line < before for line in self.commits.get(group, ()))
 
 
 class _Committed:
@@ -96,7 +128,7 @@ class _Committed:
 
 def committed_offsets(versions: Versions) -> Iterator[Finding]:
     """Find commits that were forgotten, went back, or were resumed beyond (HIS-37)."""
-    committed = _Committed(versions)
+    committed, untold = _Committed(versions), Untold(versions)
     told: dict[tuple[str | None, int], _Series] = defaultdict(_Series)
     for operation in versions.history.operations:
         if operation.f == "committed" and operation.type == OK:
@@ -104,16 +136,16 @@ def committed_offsets(versions: Versions) -> Iterator[Finding]:
                 of = (operation.group, key)
                 at = -1 if offset is None else offset
                 low = committed.low[of].before_line(operation.invoked)
-                if low is not None and at < low:
-                    text = f"group {operation.group} had committed {low} of key {key}; then {offset} was told"
-                    yield Finding("commit-lost", key, text, (operation.completed,))
+                if low is not None and at < low.offset:
+                    text = f"group {operation.group} had committed {low.offset} of key {key}; then {offset} was told"
+                    yield Finding("commit-lost", key, text, (operation.completed, low.line))
                 before = told[of].before_line(operation.invoked)
-                if before is not None and at < before:
-                    text = f"of group {operation.group} and key {key} {before} was told, then {offset}"
-                    yield Finding("commit-backwards", key, text, (operation.completed,))
+                if before is not None and at < before.offset:
+                    text = f"of group {operation.group} and key {key} {before.offset} was told, then {offset}"
+                    yield Finding("commit-backwards", key, text, (operation.completed, before.line))
                 told[of].add(operation.completed, operation.time, at)
     for resume in resumes(versions):
-        yield from _judged(versions, committed, resume)
+        yield from _judged(versions, committed, untold, resume)
 
 
 class Resume(NamedTuple):
@@ -159,14 +191,14 @@ def _hear(operation: Operation, event: Rebalance, fresh: dict[int, Rebalance]) -
             fresh[key] = event
 
 
-def _judged(versions: Versions, committed: _Committed, resume: Resume) -> Iterator[Finding]:
+def _judged(versions: Versions, committed: _Committed, untold: Untold, resume: Resume) -> Iterator[Finding]:
     """Judge one resume. What its operation commits behind it is asked for later."""
     operation, key, at = resume.operation, resume.key, resume.offset
     of, order = (operation.group, key), versions.orders[key]
     low = committed.low[of].before_time(resume.assigned.time)
-    if low is not None and at < low:
-        text = f"group {operation.group} had committed {low} of key {key}; its next owner resumed at {at}"
-        yield Finding("commit-lost", key, text, (operation.completed,))
+    if low is not None and at < low.offset:
+        text = f"group {operation.group} had committed {low.offset} of key {key}; its next owner resumed at {at}"
+        yield Finding("commit-lost", key, text, (operation.completed, low.line))
     high = committed.high[of].before_line_without(operation.completed, operation.invoked)
     own = _committed_itself(operation, resume.part).get(key)
     first = order.place_from(max(high or 0, own or 0, order.start))
@@ -175,7 +207,7 @@ def _judged(versions: Versions, committed: _Committed, resume: Resume) -> Iterat
         for place in range(first, order.place_from(at))
         if (value := order.values[place]) is not None and not versions.is_removed(order, value, order.offsets[place])
     ]
-    if passed:
+    if passed and not untold.may_have_committed(operation.group, operation.completed):
         text = f"group {operation.group} resumed key {key} at {at}, past {passed[0]}"
         yield Finding("resume-skip", key, text, (operation.completed, *versions.witnesses(key, passed[0])))
 
@@ -233,6 +265,7 @@ def group_skips(versions: Versions) -> Iterator[Finding]:
     polled: dict[tuple[str | None, int], dict[int | None, list[tuple[int, int, int]]]] = defaultdict(dict)
     passing: dict[tuple[str | None, int], list[_Passing]] = defaultdict(list)
     last: dict[tuple[str | None, int], int] = {}
+    untold = Untold(versions)
     for operation in versions.history.operations:
         if operation.group is None:
             continue
@@ -260,6 +293,8 @@ def group_skips(versions: Versions) -> Iterator[Finding]:
             if value not in order.seen or value is None or versions.is_removed(order, value, offset):
                 continue
             by = passes.of(offset)
+            if untold.may_have_polled(group, NEVER if by is None else by.line):
+                continue
             if not any(
                 by is None or (number < by.part if name == by.operation else line < by.line)
                 for line, name, number in mine.get(value, ())

@@ -3,8 +3,9 @@
 ``0 s x=a@3``: process 0 sent a to key x, acknowledged at 3 (``@?``: place unknown), `` from y:5``
 made from offset 5 of key y; ``0 p x:a@3,b@4``: it polled;
 ``[...]`` a transaction, ``(...)`` several micro-operations without one, parted by ``;``. ``0i`` and ``0f``: info and fail,
-else ok. Between operations ``;`` is then, ``∥`` at the same time. Further: ``0 o x:5`` commits offsets; ``0 assign x y``,
-``0 subscribe x``; ``0 ends x:0..9``, ``0 final x:9``, ``0 delete x:4``, ``0 committed x:7`` (``x:none``).
+``0u``: it never completed, else ok. Between operations ``;`` is then, ``∥`` at the same time. Further: ``0 o x:5``
+commits offsets; ``0 assign x y``, ``0 subscribe x``; ``0 ends x:0..9``, ``0 final x:9``, ``0 delete x:4``,
+``0 committed x:7`` (``x:none``).
 A value that is polled and not shown as sent comes from an earlier send of unknown outcome, unless it is an upper-case
 letter, which nobody sent.
 """
@@ -42,6 +43,7 @@ HEADER: Final[Header] = {
 }
 """A header for what is written by a HistoryWriter."""
 _STEP = 1000  # ns from line to line
+_NEVER = ""  # the type of what never completed
 
 
 def key(name: str) -> int:
@@ -66,11 +68,13 @@ def lines(text: str, extras: Mapping[int, Mapping[str, Any]] | None = None, **op
               for n, (k, v) in enumerate(unsent)], *steps]  # fmt: skip
     number = -len(unsent)
     for step in steps:
-        for process, _, f, asked, _ in step:
-            entries.append({"process": process, "type": "invoke", "f": f, "value": asked})
+        for place, (process, kind, f, asked, _) in enumerate(step):
+            more = (extras or {}).get(number + place, {}) if kind == _NEVER else {}
+            entries.append({"process": process, "type": "invoke", "f": f, "value": asked, **more})
         for process, kind, f, _, told in step:
             more = (extras or {}).get(number, {})
-            entries.append({"process": process, "type": kind, "f": f, "value": told, **more})
+            if kind != _NEVER:
+                entries.append({"process": process, "type": kind, "f": f, "value": told, **more})
             number += 1
     for index, entry in enumerate(entries):
         entry |= {"index": index, "time": index * _STEP}
@@ -93,9 +97,9 @@ _Written = tuple[int, str, str, Any, Any]  # process, type, f, value asked, valu
 
 
 def _operation(text: str) -> _Written:
-    match = re.fullmatch(r"(\d+)([if]?) (.*)", text, re.DOTALL)
+    match = re.fullmatch(r"(\d+)([ifu]?) (.*)", text, re.DOTALL)
     assert match, text
-    process, kind, body = int(match[1]), {"": "ok", "i": "info", "f": "fail"}[match[2]], match[3].strip()
+    process, kind, body = int(match[1]), {"": "ok", "i": "info", "f": "fail", "u": _NEVER}[match[2]], match[3].strip()
     word, _, rest = body.partition(" ")
     if word in ("assign", "subscribe"):
         keys = [key(name) for name in rest.split()]

@@ -294,7 +294,18 @@ H = {"group": "h"}
 _OLD = {**G, "member": "m1", "generation": 4}  # who commits
 _NEW = assigned(5, 0, member="m2")
 
+_UNTOLD_TORN = f"1f [s y=c@0 ; o x:2] ; 3 o x:2 ; 3 committed x:2 {_READ}"  # by its own commit, or another group's
+
 GROUPS_HAVE += [
+    # What never completed is of another group, did not poll, did not commit, or was asked for afterwards.
+    ("group-skip", f"5u (p ; o x:1) ; {_PASSED} ; 1 committed x:3", {0: H, 2: G, 3: G}),
+    ("group-skip", f"5u (s y=e@? ; o x:1) ; {_PASSED} ; 1 committed x:3", {0: G, 2: G, 3: G}),
+    ("group-skip", f"{_PASSED} ; 5u (p ; o x:1) ; 1 committed x:3", {1: G, 2: G, 3: G}),
+    ("resume-skip", "5u (p ; o x:1) ; 2 p x:b@11 ; 0 o x:10 ; 1 p x:c@12", {0: H, 2: G, 3: assigned(5, 0, time=5000)}),
+    ("resume-skip", "5u p ; 2 p x:b@11 ; 0 o x:10 ; 1 p x:c@12", {0: G, 2: G, 3: assigned(5, 0, time=5000)}),
+    ("resume-skip", "2 p x:b@11 ; 0 o x:10 ; 1 p x:c@12 ; 5u (p ; o x:1)", {1: G, 2: assigned(5, 0, time=5000), 3: G}),
+    ("torn-transaction", f"{_SOURCE} ; 6u (p ; o x:1) ; {_UNTOLD_TORN}", {2: H, 3: G, 4: H, 5: G}),
+    ("torn-transaction", f"{_SOURCE} ; 6u p ; {_UNTOLD_TORN}", {2: G, 3: G, 4: H, 5: G}),
     # An owner's loss counts by its own member and generation alone.
     (
         "owner-overlap",
@@ -455,6 +466,13 @@ GROUPS_NEARLY = [
     ("torn-transaction", f"{_SOURCE} ; 1f [s y=c@0 ; o x:2] ; 1 committed x:1 {_READ}", {2: G, 3: G}),
     ("torn-transaction", f"{_SOURCE} ; 1f [s y=c@0 ; o x:1] ; 4 p x:a@0 {_READ}", {2: G, 3: assigned(5, 0, time=9000)}),
     ("torn-transaction", f"{_SOURCE} ; 1i [s y=c@0 ; o x:1] ; 4 p y:c@0 ; 4 committed x:1 {_READ}", {2: G, 4: G}),
+    # What never completed may have polled and committed anything, by the time that it was asked for.
+    ("group-skip", f"5u (p ; o x:1) ; {_PASSED} ; 1 committed x:3", {0: G, 2: G, 3: G}),
+    ("group-skip", f"5u p ; {_PASSED} ; 1 committed x:3", {0: G, 2: G, 3: G}),
+    ("group-skip", "2 p x:b@1 ; 1 committed x:3 ; 5u p", {1: G, 2: G}),
+    ("resume-skip", "5u (p ; o x:1) ; 2 p x:b@11 ; 0 o x:10 ; 1 p x:c@12", {0: G, 2: G, 3: assigned(5, 0, time=5000)}),
+    ("torn-transaction", f"{_SOURCE} ; 6u (p ; o x:1) ; {_UNTOLD_TORN}", {2: G, 3: G, 4: H, 5: G}),
+    ("torn-transaction", f"{_SOURCE} ; {_UNTOLD_TORN} ; 6u (p ; o x:1)", {2: G, 3: H, 4: G, 7: G}),
     # Of another group's offsets nothing follows.
     ("torn-transaction", f"{_SOURCE} ; 1f [s y=c@0 ; o x:1] ; 1 committed x:1 {_READ}", {2: G, 3: H}),
     # What was told before the transaction says nothing of it.

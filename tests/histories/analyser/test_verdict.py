@@ -13,12 +13,15 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.faults.world import FLUSHED, OPTIONS
 from tests.histories.analyser.allowed import Deaths, why_allowed
 from tests.histories.analyser.graph import PASSES
 from tests.histories.analyser.notation import history, lines
 from tests.histories.analyser.verdict import judge
 from tests.histories.analyser.versions import Finding
+from tests.histories.clients.librdkafka import Cell
 from tests.histories.history import read
+from tests.histories.matrix import broker_options, topic_configs, unsafe
 from tests.paths import ROOT
 
 READ = "; 1 ends x:0..1 ; 1 final x:1"
@@ -267,26 +270,73 @@ def test_by_each_header_these_kinds_are_allowed_and_no_others(
 
 @pytest.mark.spec("HIS-40")
 @pytest.mark.parametrize(
-    ("fault", "over", "flushed", "allowed"),
+    ("fault", "over", "down", "flushed", "allowed"),
     [
-        ("power cut all 2", 2, False, True),
-        ("power cut all 2", 1, False, False),  # it was acknowledged afterwards
-        ("power cut all 2", 2, True, False),
-        ("power cut 2", 2, False, False),
-        ("kill all 2", 2, False, False),
+        ("power cut all 2", 2, None, False, True),
+        ("power cut all 2", 1, None, False, False),  # it was acknowledged afterwards
+        ("power cut all 2", 2, None, True, False),
+        ("power cut all 2", 4, 2, False, True),
+        ("power cut all 2", 4, 1, False, False),  # when brokers were up again, the last one not yet
+        ("power cut 2", 2, None, False, False),
+        ("kill all 2", 2, None, False, False),
     ],
 )
 def test_what_all_brokers_had_not_synced_when_their_power_was_cut_may_be_lost(
-    fault: str, over: int, flushed: bool, allowed: bool
+    fault: str, over: int, down: int | None, flushed: bool, allowed: bool
 ) -> None:
-    """It was acknowledged in line 1; ``over``: the line at which the fault is over."""
-    lines_of_fault: list[Mapping[str, Any]] = [
-        {"index": line, "value": {"step": 0, "begins": line == 0, "faults": [fault]}} for line in (0, over)
-    ]
-    seen = history("0 s x=a@0 ; 0 s x=b@1 ; 1 p x:b@1", flushed=flushed)._replace(faults=lines_of_fault)
+    """It was acknowledged in line 1; ``over``: the line at which the fault is over, ``down``: before which all were."""
+    seen = history("0 s x=a@0 ; 0 s x=b@1 ; 1 p x:b@1", flushed=flushed)._replace(faults=_fault(fault, over, down))
     verdict = judge(seen)
     assert verdict.kinds() == {"lost-write"}
     assert bool(verdict.unallowed) is not allowed
+
+
+def _fault(fault: str, over: int, down: int | None = None) -> list[Mapping[str, Any]]:
+    """Return the two lines of a fault that begins at once."""
+    told = {} if down is None else {"down": down}
+    return [
+        {"index": 0, "value": {"step": 0, "begins": True, "faults": [fault]}},
+        {"index": over, "value": {"step": 0, "begins": False, "faults": [fault], **told}},
+    ]
+
+
+@pytest.mark.spec("HIS-40")
+@pytest.mark.parametrize(
+    ("kind", "text", "down", "allowed"),
+    [
+        ("commit-lost", "0 o x:10 ; 1 committed x:7", 2, True),
+        ("commit-lost", "0 o x:10 ; 1 committed x:7", 1, False),
+        ("commit-lost", "0 o x:10 ; 0 o x:10 ; 1 committed x:7", 2, False),  # it was committed once more
+        ("commit-lost", "0 o x:10 ; 1 p x:a@7", 4, True),  # behind the two lines of who sent a
+        ("commit-lost", "0 o x:10 ; 1 p x:a@7", 3, False),
+        ("commit-backwards", "0 committed x:7 ; 1 committed x:5", 2, True),
+        ("commit-backwards", "0 committed x:7 ; 1 committed x:5", 1, False),
+    ],
+)
+def test_commits_that_no_broker_had_synced_may_be_lost_whenever_that_is_seen(
+    kind: str, text: str, down: int, allowed: bool
+) -> None:
+    """They were answered, or told, before the line ``down`` or not; that they are missing is told after it."""
+    event = {"what": "assigned", "keys": [0], "generation": 5, "time": 4000}
+    in_group = {
+        number: {"group": "g", **({"rebalance": [event]} if "p x" in text and number else {})} for number in range(3)
+    }
+    verdict = judge(history(text, in_group)._replace(faults=_fault("power cut all 1", 2, down)))
+    assert verdict.kinds() == {kind}
+    assert bool(verdict.unallowed) is not allowed
+
+
+@pytest.mark.spec("HIS-40")
+def test_brokers_of_a_run_sync_each_batch_or_none_by_time() -> None:
+    """So nothing is between: what a power cut of all may take is what was acknowledged before it, or nothing."""
+    cells = [
+        Cell("assign", "plain"),
+        Cell("subscribe", "transactional", cleanup="compact"),
+        unsafe(Cell("assign", "plain")),
+    ]
+    for options in (OPTIONS, *map(broker_options, cells), *map(topic_configs, cells)):
+        assert not [name for name in options if "flush" in name]
+    assert FLUSHED == {"log.flush.interval.messages": "1"}
 
 
 @pytest.mark.spec("HIS-40")

@@ -126,12 +126,12 @@ def judge(history: History) -> Verdict:
 
 
 def _deaths(history: History) -> allowed.Deaths:
-    """Return the lines at which the last power cut of all brokers, and the last death of any, was over."""
+    """Return the lines before which the last power cut of all brokers, and the last death of any, can have harmed."""
     return allowed.Deaths(_last_over(history, ("power cut all",)), _last_over(history, _DEADLY))
 
 
 def _last_over(history: History, kinds: tuple[str, ...]) -> int:
-    """A fault whose end is not told goes on."""
+    """Return where the last of them was over, or its harm was done, if that is told; one whose end is not told goes on."""
     under_way, over = set[str](), -1
     for line in history.faults:
         faults = {fault for fault in line["value"]["faults"] if fault.startswith(kinds)}
@@ -139,7 +139,7 @@ def _last_over(history: History, kinds: tuple[str, ...]) -> int:
             under_way |= faults
         elif faults:
             under_way -= faults
-            over = line["index"]
+            over = line["value"].get("down", line["index"])
     return NEVER if under_way else over
 
 

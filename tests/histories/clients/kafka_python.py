@@ -36,12 +36,14 @@ class KafkaPython(Client):
         *,
         records_a_poll: int = 100,
         poll_s: float = 0.01,
+        bytes_a_fetch: int = 1,
         patient: bool = False,
         **_: object,
     ) -> None:
         """Make its clients. Raises KafkaException if no broker can be reached."""
         self._delivery_s = PATIENT_S if patient else _DELIVERY_S
         self.process, self.group = process, None
+        self.line = 0  # in which what it does was asked for: all that it sends says so
         self.events: list[dict[str, Any]] = []  # of a group, which it has none
         self.broken = False  # whether its producer has given up for good
         self.positions: dict[int, int] = {}  # of polled keys: next to read
@@ -71,6 +73,7 @@ class KafkaPython(Client):
                     auto_offset_reset="earliest",
                     isolation_level=cell.isolation,
                     fetch_max_wait_ms=100,
+                    fetch_min_bytes=bytes_a_fetch,
                 )
             except BaseException:
                 self._producer.close(0)
@@ -81,7 +84,7 @@ class KafkaPython(Client):
         outcomes: list[tuple[int | None, str]] = [(None, INFO)] * len(sends)
         waiting: dict[int, Any] = {}
         for number, (key, value) in enumerate(sends):
-            data = encode(value, key, self.process)
+            data = encode(value, key, self.process, self.line)
             try:
                 waiting[number] = self._producer.send(topic_of(key), data, partition=partition_of(key))
             except Refused as e:

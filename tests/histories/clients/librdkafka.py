@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,16 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tests.histories.clients.values import TEXT, decode_record, encode, key_of, partition_of, record_key, topic_of
+from tests.histories.clients.values import (
+    TEXT,
+    decode_record,
+    encode,
+    key_of,
+    keys_of,
+    partition_of,
+    record_key,
+    topic_of,
+)
 from tests.histories.history import FAIL, INFO, OK
 from tests.histories.writer import DELETE_RETENTION_MS, Options
 
@@ -22,6 +32,7 @@ PATIENT_S: Final = 120.0
 _SESSION_MS: Final = 6000
 _PATIENT_SESSION_MS: Final = 60_000
 _RETRIES_S: Final = 30.0
+_LOST_S: Final = 60.0  # of a call that is asked again for half of that
 _BEGINNING_S: Final = 3.0  # a transaction may be open meanwhile, and others wait for the rebalance
 _PAUSE_S: Final = 0.1
 _QUIET: Final = {"log_level": 0, "socket.timeout.ms": 8000, "topic.metadata.refresh.interval.ms": 2000}
@@ -117,6 +128,7 @@ class Client:
         transaction_timeout_ms: int | None = None,
         records_a_poll: int = 100,
         poll_s: float = 0.01,
+        bytes_a_fetch: int = 1,
         clock: Callable[[], int] = time.monotonic_ns,
         client_id: str = "rdkafka",
         heartbeat_ms: int = 1000,
@@ -129,8 +141,10 @@ class Client:
         """
         self.process = process
         self.group = group
+        self.line = 0  # in which what it does was asked for: all that it sends says so
         self.events: list[dict[str, Any]] = []
         self.broken = False  # whether its producer has given up for good
+        self._lost = False  # whether it does not even return from a call
         self.positions: dict[int, int] = {}  # of polled keys: next to read
         self.began: dict[int, int] = {}  # of keys that its group gave it: where it began
         self._clock = clock
@@ -167,6 +181,7 @@ class Client:
                 "auto.offset.reset": "earliest",
                 "isolation.level": cell.isolation,
                 "fetch.wait.max.ms": 100,  # a fetch that finds nothing costs the brokers as much as one that finds something
+                "fetch.min.bytes": bytes_a_fetch,
                 "fetch.error.backoff.ms": 50,
                 "partition.assignment.strategy": "range",
                 "client.id": client_id,
@@ -193,7 +208,7 @@ class Client:
             return delivered
 
         for number, (key, value) in enumerate(sends):
-            text = encode(value, key, self.process)
+            text = encode(value, key, self.process, self.line)
             record: dict[str, Any] = {"value": text}
             if self._compacted:
                 record = {"key": record_key(value)} | (record if value > 0 else {"headers": [(TEXT, text)]})
@@ -251,14 +266,14 @@ class Client:
                 if all(p.error is None for p in told):
                     began = [TopicPartition(p.topic, p.partition, max(p.offset, _START)) for p in told]
                     self._consumer.assign(began)
-                    self.began = {key_of(p.topic, p.partition): p.offset for p in began}
+                    self.began = {key: p.offset for p in began for key in keys_of([p])}
                     return
             time.sleep(_PAUSE_S)
         if partitions:
             _LOG.getChild(f"process-{self.process}").warning("begins by itself, as nobody tells what is committed")
 
     def _note(self, what: str, partitions: Sequence[TopicPartition]) -> None:
-        keys = [key_of(p.topic, p.partition) for p in partitions]
+        keys = keys_of(partitions)
         for key in keys:
             self.positions.pop(key, None)
             self.began.pop(key, None)
@@ -300,10 +315,27 @@ class Client:
         self._producer.begin_transaction()
 
     def send_offsets(self, offsets: Mapping[int, int]) -> None:
-        """Raises KafkaException."""
+        """Raises KafkaException, also where it never returns (docs/known-faults.md): its producer is left alone then."""
         partitions = [_partition(key, offset) for key, offset in offsets.items()]
         metadata = self._consumer.consumer_group_metadata()
-        _again(lambda: self._producer.send_offsets_to_transaction(partitions, metadata, 8.0), _RETRIES_S)
+        producer, ended = self._producer, list[BaseException | None]()
+
+        def send() -> None:
+            try:
+                _again(lambda: producer.send_offsets_to_transaction(partitions, metadata, 8.0), _RETRIES_S)
+                ended.append(None)
+            except BaseException as e:  # noqa: BLE001  # it is raised where it is waited for
+                ended.append(e)
+
+        thread = threading.Thread(target=send, daemon=True, name="offsets")
+        thread.start()
+        thread.join(_LOST_S)
+        if not ended:
+            self._lost = True
+            _LOG.getChild(f"process-{self.process}").warning("leaves its producer, which does not return from offsets")
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "it does not return"))
+        if ended[0] is not None:
+            raise ended[0]
 
     def commit_transaction(self) -> Ended:
         """End the transaction; one that may have been committed is never aborted."""
@@ -322,6 +354,8 @@ class Client:
         return Ended(FAIL, self._abort(), None)
 
     def _abort(self) -> bool:
+        if self._lost:
+            return False
         try:
             _again(lambda: self._producer.abort_transaction(10.0), _RETRIES_S)
         except KafkaException:
@@ -330,7 +364,8 @@ class Client:
 
     def close(self) -> None:
         """Leave; what is still waiting to be sent is dropped."""
-        for leave in (self._producer.purge, lambda: self._producer.poll(0), self._consumer.close):
+        of_producer = () if self._lost else (self._producer.purge, lambda: self._producer.poll(0))
+        for leave in (*of_producer, self._consumer.close):
             # Of a producer that was fenced every call says so; now and then confluent-kafka 2.16 stumbles over saying it.
             with contextlib.suppress(KafkaException, SystemError):
                 leave()

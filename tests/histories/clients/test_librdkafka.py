@@ -1,10 +1,12 @@
 """librdkafka's recorder, with played clients: what each end of each call is written down as, over all errors there are."""
 
 import itertools
+import threading
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from tests.histories.clients import librdkafka
 from tests.histories.clients.librdkafka import Cell, Client
 from tests.histories.clients.played import CODES, Library, raised, record
 from tests.histories.clients.values import encode, partition_of, topic_of
@@ -96,9 +98,30 @@ def test_a_producer_that_gives_up_while_sends_are_waited_for_leaves_them_unknown
 @pytest.mark.spec("HIS-13")
 def test_a_value_goes_to_the_partition_of_its_key_as_text_and_without_a_record_key(library: Library) -> None:
     client = Client("", Cell("assign", "plain"), 9)
-    library.producers[0].deliveries = iter([0])
-    client.send([(5, 77)])
-    assert library.producers[0].sent == [("history-2", 1, encode(77, 5, 9), None, None)]
+    library.producers[0].deliveries = iter([0, 1])
+    client.line = 400
+    client.send([(5, 77), (5, 78)])
+    assert library.producers[0].sent == [
+        ("history-2", 1, encode(value, 5, 9, 400), None, None) for value in (77, 78)
+    ]  # and says where in the history it was asked for
+
+
+@pytest.mark.spec("HIS-7", "HIS-13", "HIS-41")
+def test_of_a_compacted_key_a_value_has_a_record_key_and_a_tombstone_its_text_in_a_header(library: Library) -> None:
+    client = Client("", Cell("assign", "plain", cleanup="compact"), 9)
+    library.producers[0].deliveries = iter(range(3))
+    client.send([(5, 35), (5, -36), (5, 51)])
+    assert library.producers[0].sent == [
+        ("history-2", 1, encode(35, 5, 9, 0), b"3", None),
+        ("history-2", 1, None, b"4", [("value", encode(-36, 5, 9, 0))]),
+        ("history-2", 1, encode(51, 5, 9, 0), b"3", None),
+    ]
+    told = [
+        record(5, offset, value, headers=headers)
+        for offset, (_, _, value, _, headers) in enumerate(library.producers[0].sent)
+    ]
+    library.consumers[0].batches = [told]
+    assert client.poll() == {5: [(0, 35), (1, -36), (2, 51)]}
 
 
 # --- polls
@@ -169,6 +192,31 @@ def test_what_a_group_tells_is_kept_in_its_order_with_generation_and_time(librar
     assert client.events[0]["time"] < begun <= client.events[1]["time"] - 5
     assert client.positions == {}
     assert consumer.assigned == [[at(X, 4), at(Y, 0)]]  # where the group is, or its start, by number
+
+
+@pytest.mark.spec("HIS-11", "HIS-41", "HIS-45")
+def test_a_partition_that_was_added_to_a_topic_is_assigned_like_others_and_told_of_as_no_key(library: Library) -> None:
+    client = Client("", Cell("subscribe", "plain"), 1, group="g")
+    (consumer,) = library.consumers
+    client.subscribe([X])
+    added = TopicPartition(topic_of(X), 2)
+    consumer.callbacks["on_assign"](consumer, [TopicPartition(topic_of(X), partition_of(X)), added])
+    assert consumer.assigned == [[at(X, 0), (topic_of(X), 2, 0)]]
+    assert client.began == {X: 0}
+    consumer.callbacks["on_revoke"](consumer, [added])
+    consumer.callbacks["on_lost"](consumer, [TopicPartition(topic_of(X), partition_of(X)), added])
+    assert [(each["what"], each["keys"]) for each in client.events] == [
+        ("assigned", [X]),
+        ("revoked", []),
+        ("lost", [X]),
+    ]
+
+
+@pytest.mark.spec("HIS-44")
+def test_sessions_of_a_group_are_six_seconds_but_of_who_is_patient(library: Library) -> None:
+    Client("", Cell("subscribe", "plain"), 1, group="g")
+    Client("", Cell("subscribe", "plain"), 2, group="g", patient=True)
+    assert [each.settings["session.timeout.ms"] for each in library.consumers] == [6000, 60_000]
 
 
 @pytest.mark.spec("HIS-11", "HIS-13")
@@ -344,6 +392,28 @@ def test_offsets_are_sent_again_while_the_error_says_so_and_any_other_is_the_ope
             library.end("send_offsets_to_transaction", raised(code, **flags))
             with pytest.raises(KafkaException):
                 clocked.send_offsets({X: 4})
+
+
+@pytest.mark.spec("HIS-9", "HIS-10")
+def test_a_producer_that_never_returns_from_offsets_is_left_alone_and_its_process_ends(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(librdkafka, "_LOST_S", 0.1)
+    client, released, returned = transactional(library), threading.Event(), threading.Event()
+
+    def never(*_: object) -> None:
+        released.wait()
+        returned.set()
+
+    monkeypatch.setattr(library.producers[0], "send_offsets_to_transaction", never, raising=False)
+    with pytest.raises(KafkaException) as raised_by_it:
+        client.send_offsets({X: 4})
+    assert not raised_by_it.value.args[0].retriable()
+    assert client.abort_transaction() == (FAIL, False, None)
+    client.close()
+    assert library.calls == ["close"], "of its consumer"
+    released.set()
+    assert returned.wait(120)
 
 
 @pytest.mark.spec("HIS-9")

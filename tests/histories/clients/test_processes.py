@@ -208,8 +208,8 @@ def test_who_subscribes_names_its_group_in_each_operation_and_its_member_where_i
     subscribed.do(["poll"])
     subscribed.ask()
     subscribed.crash()
-    assert [(one.f, one.group) for one in subscribed.operations if one.f == "subscribe"] == [("subscribe", "members")]
-    assert {one.group for one in subscribed.operations} == {"members"}
+    assert [(one.f, one.group) for one in subscribed.operations if one.f == "subscribe"] == [("subscribe", "members-0")]
+    assert {one.group for one in subscribed.operations} == {"members-0"}
     assert [one.member for one in subscribed.operations] == [None, None, "m", "m", "m"]
     assigned = Hands(subscribed.library, tmp_path / "assigned", Cell("assign", "plain"))
     assigned.do(["poll"])
@@ -233,9 +233,20 @@ def test_ends_are_told_with_their_isolation_and_committed_offsets_with_their_gro
         told = subscribed.ask()
         found[told.f] = (told.type, told.isolation, told.group, told.value[X], subscribed.asked[0])
     assert found == {
-        "ends": (OK, "read_uncommitted", "members", [0, 3], "ends"),
-        "committed": (OK, None, "members", 2, "members"),
+        "ends": (OK, "read_uncommitted", "members-0", [0, 3], "ends"),
+        "committed": (OK, None, "members-0", 2, "members-0"),
     }
+
+
+@pytest.mark.spec("HIS-13")
+def test_what_is_sent_says_in_which_line_it_was_asked_for(assigned: Hands, tmp_path: Path) -> None:
+    transacting = Hands(assigned.library, tmp_path / "transacting", Cell("assign", "transactional"))
+    for value in range(3):
+        for hands, do in ((assigned, assigned.do), (transacting, transacting.transact)):
+            hands.producer.deliveries = iter([2 * value, 2 * value + 1])
+            told = do(["send", X, 2 * value], ["poll"], ["send", Y, 2 * value + 1])
+            sent = [data for _, _, data, _, _ in hands.producer.sent[-2:]]
+            assert sent == [encode(2 * value, X, 0, told.invoked), encode(2 * value + 1, Y, 0, told.invoked)]
 
 
 # --- what becomes of a transaction
@@ -430,6 +441,22 @@ def test_what_a_group_tells_between_operations_goes_to_the_next_one_and_all_in_o
     consumer.tell("lost", X)
     assert [event.what for event in subscribed.ask().rebalance] == ["lost"]
     assert list(subscribed.do(["poll"]).rebalance) == []  # each is told once
+
+
+@pytest.mark.spec("HIS-41")
+def test_who_subscribes_to_a_key_gets_its_stranger_too_and_polls_and_commits_it_like_its_own(subscribed: Hands) -> None:
+    subscribed.take([X], from_start=False)
+    assert subscribed.consumer.subscribed[-1] == [topic_of(X)] == [topic_of(Y)]
+
+    def begins() -> list[Any]:
+        subscribed.consumer.tell("assign", X, Y)
+        return records(X, 5) + records(Y, 3, 4)
+
+    subscribed.consumer.batches = [begins]
+    told = subscribed.do(["poll"], ["offsets", None])
+    assert [event.keys for event in told.rebalance] == [(X, Y)]
+    assert told.polls[0].runs == {X: ((5,), (105,)), Y: ((3, 4), (103, 104))}
+    assert told.commits == [({X: 6, Y: 5}, OK)]
 
 
 @pytest.mark.spec("HIS-11")

@@ -1,8 +1,9 @@
 """How a value travels, byte by byte: as text that names it, its key and its process, behind which its CRC-32C stands."""
 
 import pytest
+from confluent_kafka import TopicPartition
 
-from tests.histories.clients.values import decode, encode, key_of, partition_of, topic_of
+from tests.histories.clients.values import decode, encode, key_of, keys_of, partition_of, topic_of
 
 
 def crc32c(data: bytes) -> int:
@@ -18,9 +19,12 @@ def crc32c(data: bytes) -> int:
 @pytest.mark.spec("HIS-13")
 def test_a_value_travels_as_text_with_a_crc_32c() -> None:
     assert crc32c(b"123456789") == 0xE3069283  # the one known by everybody
-    for value, key, process in ((7, 3, 24), (-7, 0, 0), (1 << 40, 1_000_000, 1_000_003)):
-        text = f"{value} {key} {process}".encode()
-        assert encode(value, key, process) == text + b" " + str(crc32c(text)).encode()
+    for value, key, process, index in ((7, 3, 24, 0), (-7, 0, 0, 9), (1 << 40, 1_000_000, 1_000_003, 400_000)):
+        text = f"{value} {key} {process} {index}".encode()
+        assert encode(value, key, process, index) == text + b" " + str(crc32c(text)).encode()
+        assert decode(encode(value, key, process, index)) == value
+        shorter = f"{value} {key} {process}".encode()  # of the simulation
+        assert encode(value, key, process) == shorter + b" " + str(crc32c(shorter)).encode()
         assert decode(encode(value, key, process)) == value
 
 
@@ -38,3 +42,9 @@ def test_a_key_is_the_partition_k_mod_2_of_the_topic_k_div_2() -> None:
     for key in range(50):
         assert (topic_of(key), partition_of(key)) == (f"history-{key // 2}", key % 2)
         assert key_of(f"history-{key // 2}", key % 2) == key
+
+
+@pytest.mark.spec("HIS-41", "HIS-45")
+def test_a_partition_that_was_added_to_a_topic_is_no_key() -> None:
+    partitions = [TopicPartition(f"history-{topic}", partition) for topic in (3, 4) for partition in range(4)]
+    assert keys_of(partitions) == [6, 7, 8, 9]

@@ -7,7 +7,7 @@ import crc32c
 
 from tests.histories.history import RECORD_KEYS
 
-PARTITIONS: Final = 2  # of a topic: who subscribes to a key gets a stranger, too
+PARTITIONS: Final = 2  # of a topic that hold a key each: who subscribes to a key gets a stranger, too
 TEXT: Final = "value"  # the header of a tombstone that has what else is the record's value
 
 
@@ -23,8 +23,26 @@ def key_of(topic: str, partition: int) -> int:
     return int(topic.rpartition("-")[2]) * PARTITIONS + partition
 
 
-def encode(value: int, key: int, process: int) -> bytes:
+class Partition(Protocol):
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+
+
+def keys_of(partitions: Iterable[Partition]) -> list[int]:
+    """Return the keys of these partitions. One that was added to a topic since it was made holds none."""
+    return [key_of(p.topic, p.partition) for p in partitions if p.partition < PARTITIONS]
+
+
+def encode(value: int, key: int, process: int, index: int | None = None) -> bytes:
+    """Return the text of a value that was asked for in the line ``index``, so that it can be found in the history.
+
+    The simulation says no line: its logs are as long as they were when its seeds were found.
+    """
     text = b"%d %d %d" % (value, key, process)
+    if index is not None:
+        text += b" %d" % index
     return b"%s %d" % (text, crc32c.crc32c(text))
 
 

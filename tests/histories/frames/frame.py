@@ -9,6 +9,7 @@ from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.frames import decode_header, decode_request, decode_response
 from kafkatool.core.protocol.messages import (
     add_offsets_to_txn,
+    add_partitions_to_txn,
     end_txn,
     fetch,
     heartbeat,
@@ -17,6 +18,8 @@ from kafkatool.core.protocol.messages import (
     leave_group,
     offset_fetch,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 from tests.core.protocol.apis import APIS
 
@@ -45,6 +48,11 @@ _REQUESTS: Final[Mapping[int, Callable[[Any], Fields]]] = {
         "epoch": asked.producer_epoch,
         "committed": asked.committed,
     },
+    **dict.fromkeys(
+        (add_partitions_to_txn.API.key, add_offsets_to_txn.API.key, txn_offset_commit.API.key),
+        lambda asked: {"transactional_id": asked.transactional_id},
+    ),
+    write_txn_markers.API.key: lambda asked: {"producers": [marker.producer_id for marker in asked.markers]},
     fetch.API.key: lambda asked: {"from": _offsets(asked, "fetch_offset")},  # these say which of two went back
 }
 

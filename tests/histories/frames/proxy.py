@@ -170,16 +170,18 @@ class _Asking(_Way):
                 armed.released.wait(seconds)
                 self._deliver(frame, asked)
                 armed.done.set()
-            case Late(seconds):
+            case Late(seconds, silent):
                 talk.awaited[asked.correlation] = armed
                 talk.deserted = True
                 talk.tell("deserted", asked)
-                with contextlib.suppress(OSError):
-                    talk.link.client.shutdown(socket.SHUT_RDWR)
+                if not silent:
+                    with contextlib.suppress(OSError):
+                        talk.link.client.shutdown(socket.SHUT_RDWR)
                 armed.released.wait(seconds)
                 self._deliver(frame, asked)
                 while not talk.link.closed and not armed.done.wait(_LOOK_AGAIN_S):
                     pass
+                armed.done.set()
                 self._end()
             case Lose():
                 talk.awaited[asked.correlation] = armed

@@ -28,9 +28,13 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """Keep the request, end the client's side at once, deliver after so long all the same; None: when it is released."""
+    """Keep the request, end the client's side at once, deliver after so long all the same; None: when it is released.
+
+    ``silent``: the client's side stays, and hears nothing until the client gives it up.
+    """
 
     seconds: float | None = None
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ class Rule:
 
 
 class Armed:
-    """A rule at work. ``done``: all of it has been done, a late request has been answered, too."""
+    """A rule at work. ``done``: all of it has been done; a late request has been answered, too, or its connection closed."""
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule

@@ -108,6 +108,11 @@ class Ours(Stage):
         super().__init__()
         self._embedded = EmbeddedCluster(BROKERS, directory=directory, options=_OPTIONS, adjust=self._wire)
 
+    @property
+    def cluster(self) -> EmbeddedCluster:
+        """Return it as it is behind the doors."""
+        return self._embedded
+
     def _wire(self, broker: int, properties: Mapping[str, str]) -> Mapping[str, str]:
         return self.doors.listeners(broker, int(properties["listeners"].rpartition(":")[2]))
 

@@ -120,7 +120,7 @@ class Actor(Worker):
 
     def _send_once(self) -> None:
         client = self.client
-        self._do(client, [["send", key, self._keys.value()] for key in self._tale.sources])
+        self._do(client, [["send", key, *self._keys.values(1)] for key in self._tale.sources])
 
     def send_more(self) -> None:
         """The same, when all before is read."""
@@ -139,7 +139,7 @@ class Actor(Worker):
 
     def write(self, key: int, end: str) -> None:
         """Send a value in a transaction that is ended so."""
-        self._transact(self.client, [["send", key, self._keys.value()]], end)
+        self._transact(self.client, [["send", key, *self._keys.values(1)]], end)
 
     def is_alive(self) -> bool:
         """Tell whether a heartbeat was heard of it."""

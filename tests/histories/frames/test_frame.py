@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.frames import encode_request, encode_response
 from kafkatool.core.protocol.messages import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     end_txn,
     fetch,
     heartbeat,
@@ -19,6 +21,8 @@ from kafkatool.core.protocol.messages import (
     metadata,
     offset_fetch,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 from tests.histories.frames.frame import (
     Asked,
@@ -34,6 +38,19 @@ JOIN = join_group.JoinGroupRequest(
 )
 SYNC = sync_group.SyncGroupRequest(group_id="g", generation_id=4, member_id="m")
 INIT = init_producer_id.InitProducerIdRequest(transactional_id="t")
+ADD = add_partitions_to_txn.AddPartitionsToTxnRequest(transactional_id="t")
+ADD_OFFSETS = add_offsets_to_txn.AddOffsetsToTxnRequest(
+    transactional_id="t", producer_id=7, producer_epoch=2, group_id="g"
+)
+COMMIT = txn_offset_commit.TxnOffsetCommitRequest(
+    transactional_id="t", group_id="g", producer_id=7, producer_epoch=2, topics=[]
+)
+MARKERS = write_txn_markers.WriteTxnMarkersRequest(
+    markers=[
+        write_txn_markers.TxnMarker(producer_id=id_, producer_epoch=2, committed=True, topics=[], coordinator_epoch=0)
+        for id_ in (7, 8)
+    ]
+)
 END = end_txn.EndTxnRequest(transactional_id="t", producer_id=7, producer_epoch=2, committed=True)
 FETCH = fetch.FetchRequest(
     max_wait_ms=1,
@@ -90,6 +107,10 @@ def test_what_is_another_protocol_is_told_apart(start: bytes) -> None:
         (init_producer_id.API, 4, INIT, {"transactional_id": "t", "producer_id": -1, "epoch": -1}),
         (end_txn.API, 0, END, {"transactional_id": "t", "producer_id": 7, "epoch": 2, "committed": True}),
         (end_txn.API, 3, END, {"transactional_id": "t", "producer_id": 7, "epoch": 2, "committed": True}),
+        (add_partitions_to_txn.API, 3, ADD, {"transactional_id": "t"}),
+        (add_offsets_to_txn.API, 3, ADD_OFFSETS, {"transactional_id": "t"}),
+        (txn_offset_commit.API, 3, COMMIT, {"transactional_id": "t"}),
+        (write_txn_markers.API, 1, MARKERS, {"producers": [7, 8]}),
     ],
 )
 def test_a_request_says_what_it_is(api: Api, version: int, message: object, body: dict[str, Any]) -> None:

@@ -238,6 +238,34 @@ def test_a_late_request_comes_after_its_client_is_gone_and_after_its_repeat(brok
     assert 3 not in heard  # what was behind it is lost: no more than its beginning arrives of a stream
 
 
+def test_a_silent_late_request_leaves_its_client_waiting_until_that_gives_up(broker: Stub) -> None:
+    rules = Rules()
+    late = rules.add(Rule("Heartbeat", Late(silent=True)))
+    with FrameProxy(broker.port, rules=rules) as proxy:
+        with Client(proxy.port) as client, Client(proxy.port) as again:
+            client.ask(1, 2)
+            assert late.met.wait(_PATIENCE_S)
+            again.ask(22)
+            assert again.hear() == 22
+            late.released.set()
+            assert client.hear() is None, "what is told is told to nobody"
+        assert late.done.is_set()
+    assert broker.got == [22, 1]
+
+
+def test_a_late_request_is_over_when_the_broker_closes_instead_of_answering(broker: Stub) -> None:
+    def close(_: int) -> list[bytes]:
+        raise ConnectionError
+
+    rules = Rules()
+    late = rules.add(Rule("Heartbeat", Late(0)))
+    broker.answers = close
+    with FrameProxy(broker.port, rules=rules) as proxy, Client(proxy.port) as client:
+        client.ask(1)
+        assert late.done.wait(_PATIENCE_S)
+    assert broker.got == [1]
+
+
 def test_its_end_delivers_nothing_that_is_kept(broker: Stub) -> None:
     rules = Rules()
     late = rules.add(Rule("Heartbeat", Late()))

@@ -27,14 +27,27 @@ class Asked(NamedTuple):
     request: Any
 
 
+class Over(NamedTuple):
+    """What a request came by: whose connection, and accepted when."""
+
+    client_id: str
+    accepted_ms: float
+
+
 Wire = Callable[[int, Asked, Callable[[Any], None]], None]
 """Takes a request to that broker; its answer comes once, or None where there is none."""
 
 
-def serve(asked: Asked, context: object, respond: Callable[[Any], None]) -> None:
-    """Have the product's handler answer; ``context`` has what it uses of a broker."""
-    header = SimpleNamespace(api_version=asked.version)
-    answer = _HANDLERS[asked.api.key](asked.request, SimpleNamespace(context=context, header=header, respond=respond))
+def serve(asked: Asked, over: Over, context: object, respond: Callable[[Any], None]) -> None:
+    """Have the product's handler answer; ``context`` has what it uses of a broker. None: it closes the connection."""
+    call = SimpleNamespace(
+        context=context,
+        header=SimpleNamespace(api_version=asked.version, client_id=over.client_id),
+        accepted_ms=over.accepted_ms,
+        respond=respond,
+        close=lambda: respond(None),
+    )
+    answer = _HANDLERS[asked.api.key](asked.request, call)
     if answer is not None:
         respond(answer)
 

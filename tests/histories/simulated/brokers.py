@@ -49,7 +49,7 @@ from tests.broker.storage.logs import Later, broker_config, log_config
 from tests.core.zookeeper.memory import MemoryEnsemble, MemoryZooKeeper
 from tests.faults.torn import tear
 from tests.histories.power.disk import Disk
-from tests.histories.simulated.between import Asked, serve
+from tests.histories.simulated.between import Asked, Over, serve
 from tests.histories.simulated.coordination import Coordination
 from tests.histories.simulated.played import PlayedScheduler, PlayedTimer
 
@@ -80,7 +80,6 @@ _COMPACTED_LOGS: Final = {
     "min_cleanable_dirty_ratio": "0",
 }
 _ANSWER_MS: Final = 250.0  # so long a broker waits for another's
-_LATEST_MS: Final = 100  # of requests between brokers
 _LATEST_ANSWER_MS: Final = 200
 _LOOKED_MS: Final = 20.0
 _CLEANS_MS: Final = 60.0
@@ -211,6 +210,7 @@ class Broker:
     def start(self, *, clean: bool = False) -> None:
         self.life += 1
         self._timer = PlayedTimer(self.clock)
+        self._connections: dict[tuple[int, int], Over] = {}  # to other brokers, for each kind of request
         self._scheduler = PlayedScheduler(self._timer, self.chance)
         self.cache = MetadataCache(self.id)
         self._replicate()
@@ -374,6 +374,11 @@ class Broker:
         """Tell whether a question to that broker comes back answered."""
         peer = self.others[other]
         return peer.alive and not peer.frozen and self.wires.carry(self.id, other)
+
+    @property
+    def replicas_ms(self) -> float:
+        """Return the time by its replicas' clock."""
+        return self.clock()
 
     def send(self, request: Callable[[], object], delay_ms: float = 0) -> None:
         """Have a request served, once it comes to that; one that is held up on its way comes after later ones."""
@@ -558,11 +563,15 @@ class Broker:
         """Ask another broker. None is told where it has died, or says nothing in time: it may do what was asked later."""
         other, life = self.others[number], self.others[number].life
         timer, is_told = self._timer, False
+        way, connections = (number, asked.api.key), self._connections
+        over = connections.setdefault(way, Over(f"broker-{self.id}", other.replicas_ms))
 
         def tell(answer: Any) -> None:
             nonlocal is_told
             if not is_told:
                 is_told = True
+                if answer is None and connections.get(way) is over:
+                    del connections[way]
                 told(answer)
 
         def look() -> None:
@@ -578,10 +587,8 @@ class Broker:
         timer.add(_ANSWER_MS, lambda: tell(None))
         timer.add(1, look)
         if other.alive and self.wires.carry(self.id, number):
-            # One that comes after its repeat, over another connection, could end the next transaction: no field tells
-            # the two apart, in Kafka neither. So it is late while it is waited for, and no longer.
-            late_ms = min(held_up_ms(self.chance, _LATE_BETWEEN), _LATEST_MS)
-            other.send(lambda: serve(asked, other.coordination, answered), late_ms)
+            late_ms = held_up_ms(self.chance, _LATE_BETWEEN)  # or longer than it is waited for
+            other.send(lambda: serve(asked, over, other.coordination, answered), late_ms)
 
     def _acknowledge(self) -> None:
         for number in PARTITIONS:

@@ -10,6 +10,7 @@ from typing import Final
 
 from tests.broker.replication.world import Clock
 from tests.histories.analyser.verdict import Verdict
+from tests.histories.kept.versions import versions
 from tests.histories.simulated.brokers import Broker
 from tests.histories.simulated.simulation import Schedule, run
 from tests.histories.timeline import write_page
@@ -18,18 +19,21 @@ _SAID: Final = "brokers.log"
 
 
 def keep(directory: Path, schedule: Schedule) -> Verdict:
-    """Leave history, page, schedule, verdict, the brokers' log and their disks in a directory."""
+    """Leave history, page, schedule, verdict, versions, the brokers' log and their disks in a directory."""
     verdict = run(directory, schedule, partial(_listening, directory / _SAID))
     write_page(directory / "history.jsonl", directory / "timeline.html", verdict)
     (directory / "schedule.txt").write_text("\n".join(told(schedule)) + "\n")
     (directory / "verdict.txt").write_text("\n".join(verdict.lines()) + "\n")
+    (directory / "versions.txt").write_text("\n".join(versions()) + "\n")
     return verdict
 
 
 def told(schedule: Schedule) -> Iterator[str]:
     """Yield a schedule in words."""
     compacted = ", compacted" if schedule.compacted else ""
-    yield f"seed {schedule.seed}: {schedule.operations} operations, {schedule.processes} processes{compacted}"
+    which = f" ({', '.join(map(str, schedule.present))} of {schedule.processes})" if schedule.absent else ""
+    processes = f"{len(schedule.present)} processes{which}"
+    yield f"seed {schedule.seed}: {schedule.operations} operations, {processes}{compacted}"
     yield from map(str, schedule.faults)
 
 

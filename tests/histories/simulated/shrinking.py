@@ -5,6 +5,7 @@ Source: Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TypeVar
 
 from tests.histories.simulated.simulation import Schedule
@@ -31,22 +32,30 @@ def least(items: Sequence[T], still_fails: Callable[[Sequence[T]], bool]) -> lis
     return kept
 
 
+def fewest(count: int, still_fails: Callable[[int], bool]) -> int:
+    """Return a count of at least one with which it fails, and with one less does not: half is taken off, then ever less."""
+    step = count // 2
+    while step:
+        if count > step and still_fails(count - step):
+            count -= step
+        else:
+            step //= 2
+    return count
+
+
 def shrunk(schedule: Schedule, still_fails: Callable[[Schedule], bool]) -> Schedule:
-    """Halve the operations, leave out faults, then processes, as long as it still fails; until nothing more can go."""
+    """Take off operations, leave out faults, then processes, as long as it still fails; until nothing more can go.
+
+    What is left fails no more with one operation less, without any one of its faults, or without any one of its processes.
+    """
+    fails = cache(still_fails)  # the last round is played by the ones before
     while True:
         before = schedule
-        while schedule.operations > 1:
-            half = replace(schedule, operations=schedule.operations // 2)
-            if not still_fails(half):
-                break
-            schedule = half
-        base = schedule
-        faults = least(base.faults, lambda kept: still_fails(replace(base, faults=tuple(kept))))  # noqa: B023
-        schedule = replace(base, faults=tuple(faults))
-        while schedule.processes > 1:
-            fewer = replace(schedule, processes=schedule.processes - 1)
-            if not still_fails(fewer):
-                break
-            schedule = fewer
+        operations = fewest(before.operations, lambda count: fails(replace(before, operations=count)))  # noqa: B023
+        one = replace(before, operations=operations)
+        faults = least(one.faults, lambda kept: fails(replace(one, faults=tuple(kept))))  # noqa: B023
+        two = replace(one, faults=tuple(faults))
+        present = least(two.present, lambda kept: bool(kept) and fails(two.with_only(kept)))  # noqa: B023
+        schedule = two.with_only(present)
         if schedule == before:
             return schedule

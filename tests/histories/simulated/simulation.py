@@ -1,9 +1,9 @@
 """A run of the simulation: faults and operations are functions of the seed, and what clients saw is a history."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Final, TypeVar
@@ -60,13 +60,14 @@ class StalledError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What decides a run."""
+    """What decides a run. ``absent``: the processes that are left out, by number."""
 
     seed: int
     operations: int
     processes: int
     faults: tuple[Fault, ...]
     compacted: bool = False
+    absent: frozenset[int] = frozenset()
     is_ruled: bool = False
     """By the product's controller, on one of the brokers; else by the written one."""
 
@@ -74,6 +75,15 @@ class Schedule:
     def keeps_batches(self) -> bool:
         """Tell whether all batches are there at the end, by which copies of a value are told apart."""
         return not self.compacted and not {fault.kind for fault in self.faults} & {"delete", "early"}
+
+    @property
+    def present(self) -> tuple[int, ...]:
+        """Return the processes that are there, by number."""
+        return tuple(number for number in range(self.processes) if number not in self.absent)
+
+    def with_only(self, present: Collection[int]) -> "Schedule":
+        """Return the schedule with these processes alone."""
+        return replace(self, absent=frozenset(range(self.processes)) - frozenset(present))
 
     @property
     def segment_bytes(self) -> int:
@@ -93,7 +103,7 @@ def drawn(
     """Draw the schedule of a seed, with faults of these kinds, or all that chance may bring, for as long as it may last."""
     kinds = kinds or (RULED_KINDS if is_ruled else KINDS)
     faults = draw_faults(Random(f"faults {seed}"), operations * 12, kinds)
-    return Schedule(seed, operations, processes, faults, compacted, is_ruled)
+    return Schedule(seed, operations, processes, faults, compacted, is_ruled=is_ruled)
 
 
 class Simulation:
@@ -129,7 +139,7 @@ class Simulation:
         told = (self._brokers, self.controller, self._wires, self._clock, self._chance)
         self._faults = Faults(*told, self._tell, self._delete)
         self._doubted: list[Process] = []  # that go on beside who has taken over from them
-        self._processes = [self._process(n, _kind_of(n)) for n in range(schedule.processes)]
+        self._processes = [self._process(n, _kind_of(n)) for n in schedule.present]
         self._watcher = self._process(_WATCHER, Watcher)
         own = Values()  # they send nothing: what others get is the same with and without them
         self._session_reader = self._process(_SESSION_READER, SessionReader, own)

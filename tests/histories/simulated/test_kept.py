@@ -4,7 +4,7 @@ import logging
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +16,9 @@ from tests.histories.history import read_file
 from tests.histories.simulated import __main__ as command
 from tests.histories.simulated.faults import Fault
 from tests.histories.simulated.kept import keep, told
-from tests.histories.simulated.simulation import drawn, run
+from tests.histories.simulated.simulation import Schedule, drawn, run
 
-KEPT = {"history.jsonl", "timeline.html", "brokers.log", "schedule.txt", "verdict.txt", "disks"}
+KEPT = {"history.jsonl", "timeline.html", "brokers.log", "schedule.txt", "verdict.txt", "versions.txt", "disks"}
 SHOWN = drawn(1, 100)
 
 
@@ -55,11 +55,20 @@ def test_its_page_marks_what_is_at_odds_and_shades_faults(tmp_path: Path) -> Non
     fault = Fault(20, "freeze", 2, 40)
     keep(tmp_path, replace(SHOWN, faults=(fault,)))
     page = (tmp_path / "timeline.html").read_text()
-    assert "<rect class=odd" in page and "<h2>G1a" in page
-    shaded = [
-        float(width) for width in re.findall(rf"<rect class=fault [^>]*width=([\d.]+)[^>]*><title>{fault}<", page)
-    ]
-    assert shaded and all(width < 1400 for width in shaded)
+    assert '<i class="op odd ' in page and '<section data-kind="G1a">' in page
+    lanes = re.findall(r'<div class="row broker"><span class="name">(broker \d)</span>(.*?)</div></div>', page)
+    assert {lane for lane, _ in lanes} == {"broker 1", "broker 2", "broker 3"}
+    befallen = {(lane, told) for lane, row in lanes for told in re.findall(r'title="(at [^,]*),', row)}
+    assert befallen == {("broker 2", str(fault))}
+    widths = re.findall(r'<i class="shade" style="[^"]*width:([\d.]+)%', page)
+    assert widths and any(float(width) < 100 for width in widths)
+
+
+def _shrunk(schedule: Schedule, still_fails: Callable[[Schedule], bool]) -> Schedule:
+    """Stand in for the search, which plays many: this one plays what is left."""
+    least = replace(schedule, operations=50, faults=()).with_only([2, 5])
+    assert still_fails(least)
+    return least
 
 
 @pytest.mark.spec("HIS-48")
@@ -68,6 +77,7 @@ def test_what_fails_is_kept_though_nobody_asked_and_the_least_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], shrinks: bool
 ) -> None:
     monkeypatch.setattr(command, "ProcessPoolExecutor", ThreadPoolExecutor)  # what is patched here is patched there
+    monkeypatch.setattr(command, "shrunk", _shrunk)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     arguments = ["--seeds", "1", "--operations", "100", *(() if shrinks else ("--no-shrink",))]
     monkeypatch.setattr(sys, "argv", ["history-simulate", *arguments])
@@ -81,16 +91,18 @@ def test_what_fails_is_kept_though_nobody_asked_and_the_least_of_it(
         assert {path.name for path in directory.iterdir()} - {"shrunk"} == KEPT
     if shrinks:
         (least, *faults) = (kept / "shrunk" / "schedule.txt").read_text().splitlines()
-        assert re.fullmatch(r"seed 1: \d+ operations, [1-8] processes", least)
-        assert len(faults) <= len(SHOWN.faults)
+        assert (least, faults) == ("seed 1: 50 operations, 2 processes (2, 5 of 8)", [])
         assert "\n".join((least, *faults)) in said
 
 
 @pytest.mark.spec("HIS-48")
-def test_of_what_is_clean_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_what_is_clean_seed_and_verdict_are_told_and_nothing_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.undo()
     monkeypatch.setattr(command, "ProcessPoolExecutor", ThreadPoolExecutor)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(sys, "argv", ["history-simulate", "--seeds", "1", "--operations", "100"])
     assert command.main() == 0
     assert not list(tmp_path.iterdir())
+    assert re.match(r"seed 1: clean; operations: .*send ok \d+", capsys.readouterr().out)

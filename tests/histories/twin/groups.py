@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from tests.histories.history import FAIL, OK, Operation, Send
+from tests.histories.history import FAIL, NEVER, OK, Operation, Send
 from tests.histories.twin.facts import Committed, Event, Facts, Found, Polled, before, name
 
 
@@ -168,8 +168,17 @@ def resume_skips(facts: Facts) -> Iterator[Found]:
             and max(high, default=facts.starts[key]) <= offset < resume.offset
             and not facts.may_be_gone(key, value, offset)
         ]
-        if skipped:
+        if skipped and not any(each.invoked < resume.operation.completed for each in _untold_commits(facts, group)):
             yield Found("resume-skip", (group, key, resume.operation.completed, min(skipped)[1]))
+
+
+def _untold(facts: Facts, group: str | None) -> list[Operation]:
+    """Return the operations of a group that never completed: what they polled and committed, nobody knows."""
+    return [each for each in facts.operations if each.completed == NEVER and each.group == group is not None]
+
+
+def _untold_commits(facts: Facts, group: str | None) -> list[Operation]:
+    return [each for each in _untold(facts, group) if any(not commit.offsets for commit in each.commits)]
 
 
 # --- HIS-38, HIS-39 -------------------------------------------------------------------------------------------------
@@ -213,15 +222,18 @@ def _was_polled(facts: Facts, group: str, key: int, offset: int, value: int) -> 
     That commit is the first that certainly passed it; where none certainly did, the last that may have; where there is
     none at all, a poll at any time will do. A commit behind polls of its own operation was invoked at some moment of
     it, the last that may be. A poll whose own operation commits past the value counts from its beginning: that commit
-    may be resumed from long before the operation is over.
+    may be resumed from long before the operation is over. An operation that never completed may have polled anything.
     """
     polls = [each for each in facts.polled if each.key == key and each.value == value and each.operation.group == group]
     passing = [each for each in _commits(facts, group, key) if each.outcome != FAIL and each.offset > offset]
     certain = [each for each in passing if each.outcome == OK]
+    untold = [each.invoked for each in _untold(facts, group) if each.polls]
     if not passing:
-        return bool(polls)
+        return bool(polls or untold)
     by = certain[0] if certain else passing[-1]  # they are told in the order of their completions
     invoked = by.operation.completed if by.operation.polls else by.operation.invoked
+    if any(line < invoked for line in untold):
+        return True
     for poll in polls:
         if poll.operation is by.operation:
             if poll.part < by.part:
@@ -323,4 +335,5 @@ def _shown(facts: Facts, commit: Committed) -> bool | None:
         for each in _commits(facts, group, key)
         if each.operation is not operation and each.outcome != FAIL and each.offset >= commit.offset
     ]
-    return None if others or not (is_answer or is_there) else True
+    unknown = [each for each in _untold_commits(facts, group) if each is not operation]
+    return None if others or unknown or not (is_answer or is_there) else True

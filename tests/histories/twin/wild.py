@@ -194,9 +194,11 @@ def _batches(chance: random.Random) -> list[list[Any]]:
 def cut(entries: Entries, chance: random.Random) -> None:
     """Let a process's last operation never be completed."""
     process = chance.choice(entries)["process"]
-    last = max(n for n, entry in enumerate(entries) if entry["process"] == process)
-    if entries[last]["type"] != "invoke":
-        del entries[last]
+    own = [n for n, entry in enumerate(entries) if entry["process"] == process]
+    if entries[own[-1]]["type"] != "invoke":
+        told = entries.pop(own[-1])
+        if "group" in told:
+            entries[own[-2]]["group"] = told["group"]
         _number(entries)
 
 

@@ -84,7 +84,8 @@ class VerifiedAppends:
     ) -> None:
         """Append as ``Appends.append``; ``headers`` are those of the transactional ones among them, all of one producer.
 
-        They are appended together, when the coordinator has answered.
+        They are appended together, when the coordinator has answered. For the offsets of a ``group`` it is asked each time:
+        they have no sequences, so late ones would count until the marker is there, though the end is decided.
         """
 
         def append(refused: Mapping[TopicPartition, AppendResult]) -> None:
@@ -106,16 +107,21 @@ class VerifiedAppends:
             leave = dict.fromkeys(headers, UNVERIFIED)
             append({})
             return
+        asked: list[TopicPartition] = []
         for tp, header in headers.items():
             partition = self._partitions.get(tp)
             log = partition.leader_log if partition is not None else None
-            if log is not None and (verification := log.begin_verification(header)) is not None:
+            if log is None:
+                continue
+            if (verification := log.begin_verification(header)) is not None:
                 leave[tp] = verification
-        if not leave:
+            if verification is not None or (group is not None and log.has_open_transaction(header)):
+                asked.append(tp)
+        if not asked:
             append({})
             return
         header = next(iter(headers.values()))
-        question = Question(transactional_id, header.producer_id, header.producer_epoch, tuple(leave), group)
+        question = Question(transactional_id, header.producer_id, header.producer_epoch, tuple(asked), group)
         self._ask(
             question,
             timeout_ms,

@@ -84,6 +84,8 @@ class Partition:
         self.led_since = -1
         """The epoch from which on this broker has led without a break, as far as it can know: of what was appended or read
         in an earlier one, another leader may have had a say."""
+        self.took_over_ms = float("-inf")
+        """Since when that is so. Of a partition that began here nothing is older, and nobody else had a say."""
 
         self.controller_epoch = 0  # of the decision that gave the role
         self.leader_log: Log | None = None  # the log, while this broker leads; what reads and appends go by
@@ -130,6 +132,7 @@ class Partition:
             is_new = self.leader_log is None
             if is_new or state.leader_epoch > self.leader_epoch + 1:  # in one that was missed another may have led
                 self.led_since = state.leader_epoch
+                self.took_over_ms = now_ms if state.leader_epoch > 0 else float("-inf")
             self._adopt(state)
             self.in_sync.adopt(tuple(state.isr), state.zk_version)
             self.epoch_start = end.offset

@@ -134,6 +134,11 @@ class Log:
         with self.state.lock:
             return self.state.producers.begin_verification(header)
 
+    def has_open_transaction(self, header: BatchHeader) -> bool:
+        """Tell whether the batch goes on with a transaction."""
+        with self.state.lock:
+            return self.state.producers.has_open_transaction(header)
+
     def void_verifications(self) -> None:
         """Let no batch open a transaction on the strength of what was asked before (TXN-75)."""
         with self.state.lock:

@@ -105,7 +105,7 @@ class ProducerState:
         entry = self.entries.get(header.producer_id)
         if entry is not None and entry.epoch > header.producer_epoch:
             return None  # it is refused whatever the coordinator says
-        if entry is not None and entry.epoch == header.producer_epoch and entry.transaction_start is not None:
+        if self.has_open_transaction(header):
             return None
         kept = self._verifications.get(header.producer_id)
         if kept is None or kept.epoch < header.producer_epoch:
@@ -115,6 +115,11 @@ class ProducerState:
             kept.lowest_sequence = min(kept.lowest_sequence, header.base_sequence)
             kept.is_old = False
         return kept
+
+    def has_open_transaction(self, header: BatchHeader) -> bool:
+        """Tell whether the producer, of that epoch, has a transaction open."""
+        entry = self.entries.get(header.producer_id)
+        return entry is not None and entry.epoch == header.producer_epoch and entry.transaction_start is not None
 
     def void_verifications(self) -> None:
         """Let none of the producers that have asked open a transaction on the strength of that."""

@@ -76,6 +76,10 @@ class RuledBroker(Broker):
     def _made(self, partition: Partition) -> None:
         self.partitions[number_of(*partition.tp)] = partition
 
+    @property
+    def replicas_ms(self) -> float:
+        return self.clock() / self.realm.world.pace  # as PlayedReplicas have it
+
     def kill(self) -> None:
         if self.alive:
             super().kill()
