@@ -1,15 +1,17 @@
 """The producer of one simulated process, by librdkafka's rules: what goes again, when, in which order, under which number.
 
-Batches of a key go in their order, over one connection to its leader. One that is to go again holds back those behind it,
-and waits until nothing of its key is under way; before it has failed, those behind it may overtake it on the way to another
-leader. A connection over which nothing comes in time is given up, with all that is under way on it, which may be served yet.
-What was refused for a while, or is not known, goes again, later each time. A batch that was refused as it had overtaken
-another one has all that is not answered numbered anew, in an epoch one higher, once nothing is under way any more
-(``rd_kafka_idemp_drain_epoch_bump``); who writes in transactions takes this one back instead. Where the oldest is refused in
-this way the client can vouch for nothing any more, and ends.
+Batches of a key go in their order, several at a time, over one connection to its leader. After one that is to go again, and
+to another leader, nothing of the key goes before all that is under way has been answered or given up. A connection is given
+up, with all that is under way on it, once something on it has not been answered in time; it may be served yet. What was
+refused for a while, or is not known, goes again, later each time. Who is told that a later batch is written knows the same
+of those before it, without their offsets. A batch that was refused because one before it is missing (that was refused, for
+a while) has all that is not answered numbered anew, in an epoch one higher, once nothing is under way any more; who writes
+in transactions takes this one back instead. Where the oldest is refused in this way the client can vouch for nothing any
+more, and ends.
 
-Source: librdkafka 2.16, rdkafka_request.c (rd_kafka_handle_Produce_error), rdkafka_broker.c (the queue of
-a partition), rdkafka_idempotence.c.
+Source: librdkafka 2.15, rdkafka_request.c (rd_kafka_handle_Produce_error, rd_kafka_handle_idempotent_Produce_success),
+rdkafka_broker.c (rd_kafka_toppar_producer_serve, rd_kafka_broker_timeout_scan, RD_KAFKA_OP_PARTITION_JOIN),
+rdkafka_partition.c (rd_kafka_retry_msgq), rdkafka_idempotence.c (rd_kafka_idemp_drain_epoch_bump). A batch has one record.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,12 +22,11 @@ from typing import Final, NamedTuple
 
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.broker.replication.world import Clock
-from tests.histories.history import INFO, OK
+from tests.histories.history import FAIL, INFO, OK
 from tests.histories.simulated.brokers import READ, Broker, Produced, held_up_ms
 
 ANSWER_MS: Final = (90.0, 90.0, 400.0)
-"""So long nothing may come over a connection on which something is asked (socket.timeout.ms): for less time
-than ZooKeeper keeps a session, or for longer."""
+"""So long each request waits for its answer (socket.timeout.ms): less time than ZooKeeper keeps a session, or more."""
 _BACKOFF_MS: Final = 4.0
 _LONGEST_BACKOFF_MS: Final = 42.0
 """Of what goes again: as in life, a session being 24 times as long there."""
@@ -69,6 +70,7 @@ class Sending:
     due: float = 0.0
     sent: Produced | None = None
     """As it is under way."""
+    sent_at: float = 0.0
     outcome: str | None = None
     offset: int | None = None
 
@@ -80,7 +82,6 @@ class _Connection:
     broker: Broker
     life: int
     free_at: float = 0.0
-    heard_at: float = 0.0
     under_way: list[Sending] = field(default_factory=list)
 
     @property
@@ -91,8 +92,8 @@ class _Connection:
 class Producer:
     """Sends for one process. ``leader_of`` knows whom to ask, until it is told to ``forget`` what it knows of all keys.
 
-    ``encode``: makes the batch of a value, numbered so. ``renumbers``: it goes on under an epoch one higher where one batch
-    overtook another; else what is not answered then has no known outcome. ``is_fatal``: nothing goes on.
+    ``encode``: makes the batch of a value, numbered so. ``renumbers``: it goes on under an epoch one higher where a batch is
+    missing before another; else what is not answered then has no known outcome. ``is_fatal``: nothing goes on.
     """
 
     def __init__(
@@ -124,21 +125,24 @@ class Producer:
         self._failed: set[int] = set()  # keys of which something has failed, and something else is under way still
 
     def put(self, key: int, value: int) -> Sending:
-        """Have a value sent behind all others of its key."""
+        """Have a value sent behind all others of its key, if anything goes on."""
         sequence = self._next[key]
         self._next[key] += 1
         one = Sending(key, value, sequence, self._encode(key, value, self.numbering, sequence))
-        self._waiting.append(one)
+        if self.is_fatal:
+            one.outcome = FAIL
+        else:
+            self._waiting.append(one)
         return one
 
     def step(self) -> None:
         """Hear what has come, give up what is silent, send what is due."""
         for number, connection in list(self._connections.items()):
             self._hear(connection)
-            if connection.is_lost or (connection.under_way and self._clock() - connection.heard_at > self._answer_ms):
+            if connection.is_lost or self._is_silent(connection):
                 del self._connections[number]
+                self._forget()
                 for one in connection.under_way:
-                    self._forget()
                     self._note_answered(one)
                     self._again(one, counts=True)
         self._waiting = [one for one in self._waiting if one.outcome is None]
@@ -152,25 +156,31 @@ class Producer:
     def _hear(self, connection: _Connection) -> None:
         """Take the answers in the order in which was asked."""
         while (
-            connection.under_way
+            not self.is_fatal
+            and connection.under_way
             and (sent := connection.under_way[0].sent) is not None
             and sent.code is not None
             and not connection.broker.frozen
             and not connection.is_lost
         ):
-            connection.heard_at = self._clock()
             self._take(connection.under_way.pop(0), sent.code, sent.offset)
+
+    def _is_silent(self, connection: _Connection) -> bool:
+        return bool(connection.under_way) and self._clock() - connection.under_way[0].sent_at > self._answer_ms
 
     def _take(self, one: Sending, code: ErrorCode, offset: int) -> None:
         is_next = self._note_answered(one)
         match code:
             case ErrorCode.NONE:
-                one.outcome, one.offset = OK, offset
+                one.offset = offset
+                for other in self._waiting:
+                    if other.key == one.key and other.sequence <= one.sequence:
+                        other.outcome = OK
                 self._next_acknowledged[one.key] = one.sequence + 1
             case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if one.sequence > self._next_acknowledged[one.key]:
-                self._overtook(one)
+                self._drain(one)
             case ErrorCode.UNKNOWN_PRODUCER_ID if is_next and not one.tries:
-                self._overtook(one)
+                self._drain(one)
             case _ if code in _REFRESHES:
                 self._forget()
                 self._again(one, counts=False)
@@ -187,14 +197,16 @@ class Producer:
 
     def _again(self, one: Sending, *, counts: bool) -> None:
         one.sent = None
-        self._failed.add(one.key)
-        backoff_ms = min(_BACKOFF_MS * 2**one.tries, _LONGEST_BACKOFF_MS)
         one.tries += counts
-        one.due = self._clock() + backoff_ms * (1 - _JITTER + 2 * _JITTER * self._chance.random())
+        self._failed.add(one.key)
+        backoff_ms = _BACKOFF_MS * 2 ** max(one.tries - 1, 0) * (1 - _JITTER + 2 * _JITTER * self._chance.random())
+        one.due = self._clock() + min(backoff_ms, _LONGEST_BACKOFF_MS)
 
-    def _overtook(self, one: Sending) -> None:
+    def _drain(self, one: Sending) -> None:
+        """Go on in another epoch once nothing is under way, or end."""
         if self.renumbers:
-            one.sent, one.due, self._drains = None, 0.0, True
+            self._drains = True
+            self._again(one, counts=False)
         else:
             self._end()
 
@@ -218,30 +230,32 @@ class Producer:
     # --- requests -------------------------------------------------------------------------------------------------
 
     def _send_due(self) -> None:
-        under_way = {one.key for one in self._waiting if one.sent is not None}
-        self._failed &= under_way
+        over = {one.key: connection for connection in self._connections.values() for one in connection.under_way}
+        self._failed &= over.keys()
         held_back = set(self._failed)
         for one in self._waiting:
-            if one.sent is None and one.key not in held_back and not self._send(one):
-                held_back.add(one.key)
+            if one.sent is None and one.key not in held_back:
+                if connection := self._connection_for(one, over):
+                    over[one.key] = connection
+                    self._send(one, connection)
+                else:
+                    held_back.add(one.key)
 
-    def _send(self, one: Sending) -> bool:
-        """Send it, if it is due and somebody leads; tell whether that was done."""
+    def _connection_for(self, one: Sending, over: Mapping[int, _Connection]) -> _Connection | None:
+        """Return that to its leader, if it is due and may go: over another one nothing of its key is under way."""
         if self._clock() < one.due:
-            return False
+            return None
         leader, _ = self._leader_of(one.key)
         if not leader or not self._brokers[leader].alive:
             self._forget()
-            return False
-        broker, connection = self._brokers[leader], self._connections.get(leader)
-        if connection is None:
-            connection = self._connections[leader] = _Connection(broker, broker.life)
-        elif connection.is_lost or len(connection.under_way) >= _IN_FLIGHT:
-            return False
-        if not connection.under_way:
-            connection.heard_at = self._clock()
-        one.sent = self._produced(one.key, one.data)
+            return None
+        broker = self._brokers[leader]
+        connection = self._connections.setdefault(leader, _Connection(broker, broker.life))
+        is_free = not connection.is_lost and len(connection.under_way) < _IN_FLIGHT
+        return connection if is_free and over.get(one.key, connection) is connection else None
+
+    def _send(self, one: Sending, connection: _Connection) -> None:
+        one.sent, one.sent_at = self._produced(one.key, one.data), self._clock()
         connection.under_way.append(one)
         connection.free_at = max(connection.free_at, self._clock() + held_up_ms(self._chance))
-        broker.send(partial(broker.produce, one.sent), connection.free_at - self._clock())
-        return True
+        connection.broker.send(partial(connection.broker.produce, one.sent), connection.free_at - self._clock())

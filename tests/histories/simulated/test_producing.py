@@ -8,12 +8,13 @@ import pytest
 
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.broker.replication.world import Clock
-from tests.histories.history import INFO, OK
+from tests.histories.history import FAIL, INFO, OK
 from tests.histories.simulated import producing
 from tests.histories.simulated.brokers import Produced
-from tests.histories.simulated.producing import ANSWER_MS, Numbering, Producer, Sending
+from tests.histories.simulated.producing import Numbering, Producer, Sending
 
-KEY = 1
+KEY, OTHER = 1, 2
+_ANSWER_MS = 100
 _REFUSED = ErrorCode.NOT_LEADER_FOR_PARTITION
 _TOO_FEW = ErrorCode.NOT_ENOUGH_REPLICAS
 _GAP = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -66,8 +67,8 @@ class _Field:
     def _forget(self) -> None:
         self.forgotten += 1
 
-    def put(self, *values: int) -> list[Sending]:
-        return [self.producer.put(KEY, value) for value in values]
+    def put(self, *values: int, key: int = KEY) -> list[Sending]:
+        return [self.producer.put(key, value) for value in values]
 
     def step(self, ms: float = 1) -> None:
         self.clock.pass_ms(ms)
@@ -76,8 +77,9 @@ class _Field:
 
 @pytest.fixture
 def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have nothing held up."""
+    """Have nothing held up, and each answer waited for as long."""
     monkeypatch.setattr(producing, "held_up_ms", lambda _: 0)
+    monkeypatch.setattr(producing, "ANSWER_MS", (_ANSWER_MS,))
 
 
 @pytest.mark.spec("HIS-48")
@@ -142,7 +144,7 @@ def test_who_leads_is_asked_again_after_a_refusal_and_after_silence() -> None:
         run.step()
     assert run.forgotten == 1 and run.brokers[2].texts == ["10: 0/0"]
     run.leader = 1
-    run.step(max(ANSWER_MS) + 1)
+    run.step(_ANSWER_MS + 1)
     for _ in range(10):
         run.step()
     assert run.forgotten == 2 and run.brokers[1].texts == ["10: 0/0"] * 2
@@ -164,31 +166,81 @@ def test_a_connection_keeps_the_order_of_what_is_held_up_on_it(monkeypatch: pyte
 
 @pytest.mark.spec("HIS-48")
 @pytest.mark.usefixtures("prompt")
-def test_a_batch_that_overtook_another_has_all_numbered_anew_once_nothing_is_under_way() -> None:
+def test_nothing_goes_to_another_leader_before_all_is_answered_by_the_former_one() -> None:
     run = _Field()
-    (first,) = run.put(10)
+    run.put(10)
     run.step()
     run.leader = 2
-    (second,) = run.put(11)
-    run.step()
-    assert run.brokers[2].texts == ["11: 0/1"]
-    run.brokers[2].answer(0, _GAP)
-    run.step()
-    (third,) = run.put(12)
+    run.put(11)
     for _ in range(20):
         run.step()
-    assert len(run.brokers[2].got) == 1, "the first is under way still"
+    assert not run.brokers[2].got
     run.brokers[1].answer(0, _REFUSED)
     for _ in range(20):
         run.step()
-    assert run.brokers[2].texts[1:] == ["10: 1/0", "11: 1/1", "12: 1/2"]
-    for place, offset in ((1, 4), (2, 5), (3, 6)):
-        run.brokers[2].answer(place, offset=offset)
+    assert run.brokers[2].texts == ["10: 0/0", "11: 0/1"]
+
+
+@pytest.mark.spec("HIS-48")
+@pytest.mark.usefixtures("prompt")
+def test_each_request_waits_for_its_own_answer_and_where_one_is_missing_none_is_heard() -> None:
+    run = _Field()
+    (first,) = run.put(10)
     run.step()
-    assert [one.outcome for one in (first, second, third)] == [OK] * 3
+    (second,) = run.put(11, key=OTHER)
+    run.step(_ANSWER_MS / 2)
+    run.brokers[1].answer(0, offset=3)
+    run.step(_ANSWER_MS / 2)
+    run.put(12)
+    run.step()
+    run.brokers[1].answer(2, offset=4)
+    for _ in range(10):
+        run.step(_ANSWER_MS / 10)
+    assert run.brokers[1].texts == ["10: 0/0", "11: 0/0", "12: 0/1", "11: 0/0", "12: 0/1"]
+    assert (first.outcome, second.outcome) == (OK, None), "what is asked first is answered first"
+
+
+@pytest.mark.spec("HIS-48")
+@pytest.mark.usefixtures("prompt")
+def test_whose_later_batch_is_written_has_the_earlier_ones_written_too_at_no_known_place() -> None:
+    run = _Field()
+    first, second = run.put(10, 11)
+    (other,) = run.put(12, key=OTHER)
+    run.step()
+    run.brokers[1].answer(0, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    run.brokers[1].answer(1, offset=5)
+    run.step()
+    assert [(one.outcome, one.offset) for one in (first, second, other)] == [(OK, None), (OK, 5), (None, None)]
+    run.step(100)
+    assert len(run.brokers[1].got) == 3
+
+
+@pytest.mark.spec("HIS-48")
+@pytest.mark.usefixtures("prompt")
+def test_a_batch_before_which_one_is_missing_has_all_numbered_anew_once_nothing_is_under_way() -> None:
+    run = _Field()
+    sent = run.put(10, 11)
+    sent += run.put(20, 21, key=OTHER)
+    run.step()
+    run.brokers[1].answer(0, _TOO_FEW)
+    run.brokers[1].answer(1, _GAP)
+    run.brokers[1].answer(2, offset=2)
+    run.step()
+    sent += run.put(12)
+    for _ in range(20):
+        run.step()
+    assert len(run.brokers[1].got) == 4, "one of the other key is under way still"
+    run.brokers[1].answer(3, _REFUSED)
+    for _ in range(20):
+        run.step()
+    assert sorted(run.brokers[1].texts[4:]) == ["10: 1/0", "11: 1/1", "12: 1/2", "21: 1/0"]
+    for place in range(4, 8):
+        run.brokers[1].answer(place, offset=place)
+    run.step()
+    assert [one.outcome for one in sent] == [OK] * 5
     run.put(13)
     run.step()
-    assert run.brokers[2].texts[-1] == "13: 1/3"
+    assert run.brokers[1].texts[-1] == "13: 1/3"
 
 
 @pytest.mark.spec("HIS-48")
@@ -201,8 +253,9 @@ def test_where_the_oldest_is_refused_nothing_is_vouched_for(code: ErrorCode) -> 
     run.brokers[1].answer(0, code)
     run.step()
     assert run.producer.is_fatal and [one.outcome for one in sent] == [INFO, INFO]
+    (later,) = run.put(12)
     run.step(100)
-    assert len(run.brokers[1].got) == 2
+    assert len(run.brokers[1].got) == 2 and later.outcome == FAIL, "it is never sent"
 
 
 @pytest.mark.spec("HIS-48")
@@ -230,6 +283,8 @@ def test_an_epoch_begins_where_the_broker_lost_track_of_who_has_nothing_to_repea
     run.step()
     run.brokers[1].answer(1, _UNKNOWN)
     run.step()
+    for _ in range(20):
+        run.step()
     assert first.outcome == OK and run.brokers[1].texts[2:] == ["11: 1/0"]
     run.brokers[1].answer(2, _TOO_FEW)
     for _ in range(20):
