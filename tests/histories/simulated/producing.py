@@ -14,6 +14,7 @@ rdkafka_broker.c (rd_kafka_toppar_producer_serve, rd_kafka_broker_timeout_scan, 
 rdkafka_partition.c (rd_kafka_retry_msgq), rdkafka_idempotence.c (rd_kafka_idemp_drain_epoch_bump). A batch has one record.
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -77,16 +78,33 @@ class Sending:
 
 @dataclass(eq=False)
 class _Connection:
-    """To one life of a broker; what is sent over it arrives in that order."""
+    """To one life of a broker; what is sent over it arrives in that order, and is served one by one (BRK-13)."""
 
     broker: Broker
     life: int
-    free_at: float = 0.0
     under_way: list[Sending] = field(default_factory=list)
+    _free_at: float = 0.0
+    _arrived: deque[Produced] = field(default_factory=deque)
 
     @property
     def is_lost(self) -> bool:
         return not self.broker.alive or self.broker.life != self.life
+
+    def send(self, sent: Produced, now: float, held_up_ms: float) -> None:
+        """Send it behind all others."""
+        sent.answered = self._serve_next
+        self._free_at = max(self._free_at, now + held_up_ms)
+        self.broker.send(partial(self._arrive, sent), self._free_at - now)
+
+    def _arrive(self, sent: Produced) -> None:
+        self._arrived.append(sent)
+        if len(self._arrived) == 1:
+            self.broker.produce(sent)
+
+    def _serve_next(self) -> None:
+        self._arrived.popleft()
+        if self._arrived:
+            self.broker.send(partial(self.broker.produce, self._arrived[0]))
 
 
 class Producer:
@@ -257,5 +275,4 @@ class Producer:
     def _send(self, one: Sending, connection: _Connection) -> None:
         one.sent, one.sent_at = self._produced(one.key, one.data), self._clock()
         connection.under_way.append(one)
-        connection.free_at = max(connection.free_at, self._clock() + held_up_ms(self._chance))
-        connection.broker.send(partial(connection.broker.produce, one.sent), connection.free_at - self._clock())
+        connection.send(one.sent, one.sent_at, held_up_ms(self._chance))
