@@ -117,7 +117,7 @@ class ProducerState:
         return kept
 
     def knows(self, producer_id: int) -> bool:
-        """Tell whether anything is known of the producer by which its next batch is told: batches, a marker, what has asked."""
+        """Tell whether anything is known of the producer that tells its next batch: batches, a marker, what has asked."""
         return producer_id in self.entries or producer_id in self._verifications
 
     def has_open_transaction(self, header: BatchHeader) -> bool:
