@@ -34,7 +34,7 @@ _DOUBTED_MS: Final = (100, 200, 300)
 _CUT_SHORT_MS: Final = (0, 30, 100, 300)
 _SCARED: Final = 0.5  # of those that do not know what became of something: they end
 _INHERITED: Final = 0.5  # of transactional ids
-_PATIENCE_MS: Final = (50.0, PATIENCE_MS)  # for what is sent
+_PATIENCE_MS: Final = (150.0, PATIENCE_MS)  # for what is sent, one batch after the other
 _LASTS_MS: Final = (0, 0, 0, 20, 100)  # until it is ended
 _PASSING: Final = frozenset(
     {
