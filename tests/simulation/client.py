@@ -41,13 +41,14 @@ def expired() -> SessionExpiredError:
 
 
 class Pending(Generic[T]):
-    """A request under way."""
+    """A request under way. ``due``: the answer does not come before."""
 
-    __slots__ = ("_client", "done", "error", "value")
+    __slots__ = ("_client", "done", "due", "error", "value")
 
     def __init__(self, client: "Client") -> None:
         self._client = client
         self.done = False
+        self.due = 0.0
         self.value: T | None = None
         self.error: Exception | None = None
 
@@ -56,6 +57,9 @@ class Pending(Generic[T]):
 
     def get(self, timeout_s: float, /) -> T:
         client = self._client
+        if self.due > client.world.now:
+            client.world.run_until(lambda: not client.process.alive, self.due)
+            client.alive_or_crash()
         if not self.done:
             client.world.run_until(lambda: self.done or not client.process.alive, client.world.now + timeout_s * 1000)
             client.alive_or_crash()

@@ -42,6 +42,7 @@ _FORGOTTEN: Final = _UNSAFE | {
     "eos-loss",
 }
 """What follows when no broker has it any more: markers, groups and their offsets are records like others."""
+_NUMBERING_ANEW: Final = frozenset({"confluent-kafka", "simulated"})  # librdkafka, and who does by its rules
 _FETCHING_AHEAD: Final = frozenset({"confluent-kafka", "kafka-python"})  # clients that do
 
 
@@ -67,7 +68,7 @@ def why_allowed(finding: Finding, header: Mapping[str, Any], deaths: Deaths = _N
     if kind == "duplicate":
         if not options.get("idempotent"):
             return "a producer that is not idempotent sends again"
-        if options.get("client", header.get("client")) == "confluent-kafka" and (
+        if options.get("client", header.get("client")) in _NUMBERING_ANEW and (
             finding.label == "renumbered"
             # A transaction amid which the epoch rises has to be taken back: of committed ones there are no copies.
             or (finding.label == "renumbered in a transaction" and options.get("isolation") == "read_uncommitted")

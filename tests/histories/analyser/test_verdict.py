@@ -163,6 +163,7 @@ def test_all_findings_can_be_had_as_json() -> None:
         ("duplicate", "no producer id", {"idempotent": True, "client": "confluent-kafka"}, "ours", False),
         ("duplicate", "another producer", {"idempotent": True, "client": "confluent-kafka"}, "ours", False),
         ("duplicate", "renumbered", {"idempotent": True, "client": "confluent-kafka"}, "ours", True),
+        ("duplicate", "renumbered", {"idempotent": True, "client": "simulated"}, "ours", True),
         ("duplicate", "renumbered", {"idempotent": True, "client": "aiokafka"}, "ours", False),
         ("duplicate", "renumbered in a transaction", {**IN_TRANSACTIONS, "isolation": "read_committed"}, "ours", False),
         (

@@ -159,6 +159,8 @@ class Produced:
     transactional_id: str | None = None
     code: ErrorCode | None = None
     offset: int = -1
+    answered: Callable[[], object] = lambda: None
+    """Called once the answer is there."""
 
 
 class Checkpoint(NamedTuple):
@@ -521,6 +523,7 @@ class Broker:
 
         def done(results: AppendResults) -> None:
             sent.code, sent.offset = results[tp].error, results[tp].base_offset
+            sent.answered()
 
         if sent.transactional_id is None:
             self._appends.append(entries, acks=ALL_IN_SYNC, timeout_ms=PATIENCE_MS, on_done=done)

@@ -2,7 +2,6 @@
 
 import heapq
 from collections.abc import Callable, Generator, Iterable, Mapping
-from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -28,24 +27,15 @@ from tests.histories.history import FAIL, INFO, OK
 from tests.histories.simulated.brokers import KEYS, PATIENCE_MS, READ, Broker, Produced, held_up_ms
 from tests.histories.simulated.controller import Rule
 from tests.histories.simulated.coordination import Coordination
+from tests.histories.simulated.producing import Numbering, Producer, Sending
 from tests.histories.writer import HistoryWriter
 
-_ANSWER_MS: Final = 90.0  # so long one attempt waits
 FETCHED_BYTES: Final = 2000
 _PAUSES: Final = 0.001  # of steps
 _PAUSE_MS: Final = (50, 150, 500)
 _TOMBSTONES: Final = 11  # each so many values one
+_APART_MS: Final = (0, 0, 0, 10, 40)  # from one send to the next of an operation
 _AGAIN_MS: Final = 20.0  # after a coordinator's answer that says to come again
-_AGAIN: Final = frozenset(
-    {
-        ErrorCode.NOT_LEADER_FOR_PARTITION,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,  # the one before it is on its way again
-        ErrorCode.UNKNOWN_PRODUCER_ID,  # likewise
-    }
-)
-
 Waits = Generator[None, None, Any]
 
 
@@ -64,10 +54,13 @@ Question = Callable[[Coordination, Box], object]
 
 
 class Values:
-    """Values and producer ids, each given once. Of ``compacted`` ones each has a record key, and some are tombstones."""
+    """Values and producer ids, each given once. Of ``compacted`` ones each has a record key, and some are tombstones.
 
-    def __init__(self, *, compacted: bool = False) -> None:
-        self.compacted = compacted
+    ``may_be_renumbered``: copies of a value under another number are told for what they are by batches that stay.
+    """
+
+    def __init__(self, *, compacted: bool = False, may_be_renumbered: bool = False) -> None:
+        self.compacted, self.may_be_renumbered = compacted, may_be_renumbered
         self._value = self._producer_id = 0
 
     def next(self) -> int:
@@ -103,11 +96,14 @@ class Process:
         self._clock, self._writer, self._values = clock, writer, values
         self._paused_until = 0.0
         self.is_doubted = False  # taken for dead: another begins in its place while it goes on
-        self._producer_id, self._epoch = values.producer_id(), 0
-        self._sequences = dict.fromkeys(READ, 0)
         self._positions = dict.fromkeys(KEYS, 0)
         self._leaders: dict[int, tuple[int, int]] = {}  # as last heard: broker and epoch
         self._newest = dict.fromkeys(READ, -1)  # epoch heard of: what an older one is told of is not taken
+        self._producer = Producer(
+            brokers, clock, chance, self._leader, self._leaders.clear, self._batch, self._produced
+        )
+        self._producer.renumbers = values.may_be_renumbered
+        self._producer.begin(Numbering(values.producer_id(), 0))
         self._doing = self._life()
 
     def succeed(self, former: "Process") -> None:
@@ -215,54 +211,33 @@ class Process:
 
     def _send(self, parts: list[list[Any]], patience_ms: float = PATIENCE_MS) -> Waits:
         """Send side by side, in their order; what is refused or not answered goes again."""
-        under_way = []
-        for _, key, value, *_ in parts:
-            under_way.append(_Sending(key, value, self._batch(key, value)))
-            self._sequences[key] += 1
+        under_way: list[Sending] = []
         deadline = self._clock() + patience_ms
+        for _, key, value, *_ in parts:
+            under_way.append(self._producer.put(key, value))
+            until = min(self._clock() + self._chance.choice(_APART_MS), deadline)
+            while self._clock() < until:
+                self._producer.step()
+                yield
         while any(one.outcome is None for one in under_way) and self._clock() < deadline:
-            for one in under_way:
-                if one.outcome is None:
-                    self._attempt(one)
+            self._producer.step()
             yield
         return [
             ["send", one.key, [one.offset, one.value], one.outcome or INFO, *part[3:]]
             for one, part in zip(under_way, parts, strict=True)
         ]
 
-    def _attempt(self, one: "_Sending") -> None:
-        sent = one.sent
-        if sent is not None and sent.code is not None and self._is_heard(one.to):
-            if sent.code is ErrorCode.NONE:
-                one.outcome, one.offset = OK, sent.offset
-                return
-            if sent.code not in _AGAIN:
-                one.outcome = INFO
-                return
-            one.sent, one.since = None, self._clock() + self._chance.choice((0, 5, 20))
-            self._leaders.pop(one.key, None)
-        elif sent is not None and (self._clock() - one.since > _ANSWER_MS or not self._brokers[one.to].alive):
-            one.sent, one.since = None, self._clock()
-            self._leaders.pop(one.key, None)
-        if one.sent is None and self._clock() >= one.since:
-            leader, _ = self._leader(one.key)
-            if leader and self._brokers[leader].alive:
-                one.sent, one.to, one.since = self._produced(one), leader, self._clock()
-                self._to(leader, partial(self._brokers[leader].produce, one.sent))
-            else:
-                self._leaders.pop(one.key, None)
+    def _produced(self, key: int, data: bytes) -> Produced:
+        return Produced(key, data)
 
-    def _produced(self, one: "_Sending") -> Produced:
-        return Produced(one.key, one.data)
-
-    def _batch(self, key: int, value: int, attributes: int = 0) -> bytes:
+    def _batch(self, key: int, value: int, numbering: Numbering, sequence: int, attributes: int = 0) -> bytes:
         record = self._record(value, encode(value, key, self.number))
         return bytes(
             encode_batch(
                 [record],
-                producer_id=self._producer_id,
-                producer_epoch=self._epoch,
-                base_sequence=self._sequences[key],
+                producer_id=numbering.producer_id,
+                producer_epoch=numbering.epoch,
+                base_sequence=sequence,
                 attributes=attributes,
             )
         )
@@ -339,17 +314,6 @@ def not_come_to(part: list[Any]) -> list[Any]:
         case "offsets":
             return ["offsets", {}, FAIL]
     return ["send", part[1], [None, part[2]], FAIL, *part[3:]]
-
-
-class _Sending:
-    """A value on its way."""
-
-    def __init__(self, key: int, value: int, data: bytes) -> None:
-        self.key, self.value, self.data = key, value, data
-        self.sent: Produced | None = None
-        self.to, self.since = 0, 0.0
-        self.outcome: str | None = None
-        self.offset: int | None = None
 
 
 def fetch(broker: Broker, key: int, offset: int, epoch: int = -1) -> PartitionRead:

@@ -72,6 +72,11 @@ class Schedule:
     """By the product's controller, on one of the brokers; else by the written one."""
 
     @property
+    def keeps_batches(self) -> bool:
+        """Tell whether all batches are there at the end, by which copies of a value are told apart."""
+        return not self.compacted and not {fault.kind for fault in self.faults} & {"delete", "early"}
+
+    @property
     def present(self) -> tuple[int, ...]:
         """Return the processes that are there, by number."""
         return tuple(number for number in range(self.processes) if number not in self.absent)
@@ -108,7 +113,7 @@ class Simulation:
         self._schedule = schedule
         self._chance = Random(f"steps {schedule.seed}")
         self._clock, self._wires = clock, Wires()
-        self._values = Values(compacted=schedule.compacted)
+        self._values = Values(compacted=schedule.compacted, may_be_renumbered=schedule.keeps_batches)
         self._brokers: dict[int, Broker] = {}
         for broker in BROKERS:
             self._brokers[broker] = (RuledBroker if schedule.is_ruled else Broker)(

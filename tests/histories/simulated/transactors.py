@@ -18,7 +18,6 @@ from tests.histories.simulated.brokers import (
     OFFSETS,
     OUTPUT,
     PATIENCE_MS,
-    READ,
     TRANSACTIONS,
     Produced,
     partition_of,
@@ -26,6 +25,7 @@ from tests.histories.simulated.brokers import (
 from tests.histories.simulated.clients import Box, Process, Question, Waits, not_come_to
 from tests.histories.simulated.coordination import TRANSACTION_MS, TRANSFORMERS
 from tests.histories.simulated.members import CRASHES, Member, to_commit
+from tests.histories.simulated.producing import Numbering
 
 _AGAIN_MS: Final = 10.0
 _LEFT_OPEN, _CUT_SHORT, _ABORTED = 0.03, 0.06, 0.16  # of transactions; the second ends while its commit is asked for
@@ -34,7 +34,7 @@ _DOUBTED_MS: Final = (100, 200, 300)
 _CUT_SHORT_MS: Final = (0, 30, 100, 300)
 _SCARED: Final = 0.5  # of those that do not know what became of something: they end
 _INHERITED: Final = 0.5  # of transactional ids
-_PATIENCE_MS: Final = (50.0, PATIENCE_MS)  # for what is sent
+_PATIENCE_MS: Final = (150.0, PATIENCE_MS)  # for what is sent, one batch after the other
 _LASTS_MS: Final = (0, 0, 0, 20, 100)  # until it is ended
 _PASSING: Final = frozenset(
     {
@@ -60,6 +60,7 @@ class Transactor(Process):
     def _begin(self) -> None:
         super()._begin()
         self._is_unsettled = False
+        self._producer.renumbers = False
 
     transactional_id = ""
 
@@ -143,17 +144,19 @@ class Transactor(Process):
         """Go on where it was before the transaction that failed."""
         self._positions.update(self._firsts)
 
-    def _produced(self, one: Any) -> Produced:
-        return Produced(one.key, one.data, self.transactional_id)
+    def _produced(self, key: int, data: bytes) -> Produced:
+        return Produced(key, data, self.transactional_id)
 
-    def _batch(self, key: int, value: int, attributes: int = TRANSACTIONAL) -> bytes:
-        return super()._batch(key, value, attributes)
+    def _batch(
+        self, key: int, value: int, numbering: Numbering, sequence: int, attributes: int = TRANSACTIONAL
+    ) -> bytes:
+        return super()._batch(key, value, numbering, sequence, attributes)
 
     # --- the coordinator ------------------------------------------------------------------------------------------
 
     @property
     def _identity(self) -> Identity:
-        return Identity(self._producer_id, self._epoch)
+        return Identity(*self._producer.numbering)
 
     def _take_identity(self) -> Waits:
         """Ask for a producer id and an epoch; who has one already gets the next epoch, or is fenced."""
@@ -167,8 +170,7 @@ class Transactor(Process):
         )
         code, given = box.answer or (ErrorCode.COORDINATOR_NOT_AVAILABLE, Identity(-1, -1))
         if code is ErrorCode.NONE:
-            self._producer_id, self._epoch = given
-            self._sequences = dict.fromkeys(READ, 0)
+            self._producer.begin(Numbering(*given))
             self._has_identity, self._is_unsettled = True, False
         elif code in _PASSING:
             yield from self._wait(_AGAIN_MS)

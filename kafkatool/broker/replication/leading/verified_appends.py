@@ -10,6 +10,7 @@ from typing import NamedTuple
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.replication.leading.appends import Appends, WritableBuffer
 from kafkatool.broker.replication.leading.delayed_produce import AppendResult, AppendResults
+from kafkatool.broker.replication.leading.refused_batches import RefusedBatches
 from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
 from kafkatool.broker.storage.producers.producer_state import NOT_ADDED, UNVERIFIED, Verification
 from kafkatool.core.model.topic_names import TRANSACTION_TOPIC
@@ -44,6 +45,16 @@ _PASSED_ON: Mapping[int, AppendResult] = {
     ErrorCode.INVALID_PRODUCER_EPOCH: AppendResult(ErrorCode.INVALID_PRODUCER_EPOCH),
 }
 
+_SENT_AGAIN = frozenset(
+    {
+        ErrorCode.NOT_LEADER_FOR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+    }
+)
+"""Refusals after which a client sends the batch once more, here or elsewhere."""
+
 
 def refusal(code: int) -> AppendResult:
     """Return what is answered when the coordinator says that; what may pass is 19, which all clients repeat (TXN-74)."""
@@ -61,6 +72,7 @@ class VerifiedAppends:
         self._partitions = partitions
         self._appends = appends
         self._metadata_cache = metadata_cache
+        self._refused = RefusedBatches()
         self._ask: Ask | None = None
         self.enabled = True
         """transaction.partition.verification.enable (TXN-80)."""
@@ -89,6 +101,7 @@ class VerifiedAppends:
         """
 
         def append(refused: Mapping[TopicPartition, AppendResult]) -> None:
+            refused = {**left_behind, **refused}
             self._appends.append(
                 {tp: records for tp, records in entries.items() if tp not in refused} if refused else entries,
                 acks=acks,
@@ -96,10 +109,15 @@ class VerifiedAppends:
                 internal=internal,
                 allow_internal_topics=allow_internal_topics,
                 verifications=leave,
-                on_done=lambda results: on_done({**results, **refused} if refused else results),
+                on_done=lambda results: tell({**results, **refused} if refused else results),
             )
 
+        def tell(results: AppendResults) -> None:
+            self._note(headers, results)
+            on_done(results)
+
         leave: dict[TopicPartition, Verification] = {}
+        left_behind: dict[TopicPartition, AppendResult] = {}
         if not self._metadata_cache.snapshot.partitions.get(TRANSACTION_TOPIC) or self._ask is None:
             append(dict.fromkeys(headers, _NO_TOPIC))
             return
@@ -112,6 +130,11 @@ class VerifiedAppends:
             partition = self._partitions.get(tp)
             log = partition.leader_log if partition is not None else None
             if log is None:
+                continue
+            first = self._refused.lowest(tp, header)
+            if header.base_sequence > first and not log.knows_producer(header.producer_id):
+                why = f"the batch with sequence {first} was refused, and is to come first"
+                left_behind[tp] = AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS, message=why)
                 continue
             if (verification := log.begin_verification(header)) is not None:
                 leave[tp] = verification
@@ -127,3 +150,12 @@ class VerifiedAppends:
             timeout_ms,
             lambda answer: append({tp: refusal(code) for tp, code in answer.items() if code != ErrorCode.NONE}),
         )
+
+    def _note(self, headers: Mapping[TopicPartition, BatchHeader], results: AppendResults) -> None:
+        for tp, header in headers.items():
+            if header.base_sequence < 0:
+                continue  # offsets of a group: they have no order
+            if results[tp].error is ErrorCode.NONE:
+                self._refused.forget(tp, header.producer_id)
+            elif results[tp].error in _SENT_AGAIN:
+                self._refused.note(tp, header)

@@ -139,6 +139,11 @@ class Log:
         with self.state.lock:
             return self.state.producers.has_open_transaction(header)
 
+    def knows_producer(self, producer_id: int) -> bool:
+        """Tell whether there is anything by which the producer's next batch is told."""
+        with self.state.lock:
+            return self.state.producers.knows(producer_id)
+
     def void_verifications(self) -> None:
         """Let no batch open a transaction on the strength of what was asked before (TXN-75)."""
         with self.state.lock:

@@ -116,6 +116,10 @@ class ProducerState:
             kept.is_old = False
         return kept
 
+    def knows(self, producer_id: int) -> bool:
+        """Tell whether anything is known of the producer that tells its next batch: batches, a marker, what has asked."""
+        return producer_id in self.entries or producer_id in self._verifications
+
     def has_open_transaction(self, header: BatchHeader) -> bool:
         """Tell whether the producer, of that epoch, has a transaction open."""
         entry = self.entries.get(header.producer_id)

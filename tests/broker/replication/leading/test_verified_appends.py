@@ -37,14 +37,21 @@ class Leader:
         question, done = self.questions.pop(0)
         done(dict.fromkeys(question.partitions, code))
 
-    def produce(self, sequence: int, *, epoch: int = 0, count: int = 1) -> list[AppendResult]:
+    def produce(
+        self, sequence: int, *, epoch: int = 0, count: int = 1, partition: TopicPartition = TP
+    ) -> list[AppendResult]:
         """Send a transactional batch; the list returned gets the result when it is there."""
         records = batch(count, attributes=TRANSACTIONAL, producer=(7, epoch, sequence))
         header = read_header(records)
         assert header is not None
         results: list[AppendResult] = []
         self.broker.manager.verified_appends.append(
-            {TP: records}, {TP: header}, "id", acks=1, timeout_ms=60_000, on_done=lambda done: results.append(done[TP])
+            {partition: records},
+            {partition: header},
+            "id",
+            acks=1,
+            timeout_ms=60_000,
+            on_done=lambda done: results.append(done[partition]),
         )
         return results
 
@@ -252,3 +259,44 @@ def test_what_was_asked_for_nobody_is_not_kept_for_ever(leader: Leader) -> None:
         state.expire(2**62)
     leader.answer()
     assert codes(lost) == [NOT_ADDED]
+
+
+@pytest.mark.spec("TXN-76")
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        ("not here", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("not led here", ErrorCode.NOT_LEADER_FOR_PARTITION),
+        ("before the role was lost", AGAIN),
+    ],
+)
+def test_what_was_sent_behind_a_refused_batch_does_not_take_its_place(
+    leader: Leader, where: str, told: ErrorCode
+) -> None:
+    """Librdkafka takes the answer to the later one for a word on the earlier one, too, and commits without it."""
+    partition = TopicPartition("new", 0) if where == "not here" else TP
+    if where == "not led here":
+        leader.broker.follow(epoch=1)
+    refused = leader.produce(5, partition=partition)
+    if where == "before the role was lost":
+        leader.answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        leader.broker.follow(epoch=1)
+    assert codes(refused) == [told]
+    leader.broker.lead(partition, epoch=2, version=1)
+    assert codes(leader.produce(6, partition=partition)) == [AGAIN] and not leader.questions
+    again = leader.produce(5, partition=partition)
+    leader.answer()
+    assert codes(again, leader.produce(6, partition=partition)) == [NONE, NONE]
+
+
+@pytest.mark.spec("TXN-76", "TXN-81")
+@pytest.mark.parametrize("since", ["marker", "epoch"])
+def test_a_refused_batch_that_was_given_up_keeps_nothing_out(leader: Leader, since: str) -> None:
+    leader.broker.follow(epoch=1)
+    assert codes(leader.produce(5)) == [ErrorCode.NOT_LEADER_FOR_PARTITION]
+    leader.broker.lead(epoch=2, version=1)
+    if since == "marker":
+        leader.end()
+    later = leader.produce(6, epoch=int(since == "epoch"))
+    leader.answer()
+    assert codes(later) == [ErrorCode.UNKNOWN_PRODUCER_ID if since == "marker" else NONE]

@@ -1,11 +1,12 @@
 """One life of a simulated broker's process: session, controller and registration, as wires, freezes and deaths have it."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkatool.broker.controller.telling.channels import ControlRequest
 from kafkatool.broker.registration.strays import find_strays
 from tests.histories.simulated.brokers import Wires
-from tests.simulation.client import Client
+from tests.simulation.client import Client, Pending
 from tests.simulation.life import Life
 from tests.simulation.server import Server
 from tests.simulation.world import World
@@ -14,7 +15,10 @@ if TYPE_CHECKING:
     from tests.histories.simulated.ruled.broker import RuledBroker
     from tests.histories.simulated.ruled.realm import RuledRealm
 
+T = TypeVar("T")
+
 _LOOKED_MS = 2.0  # after that a client tries again to connect
+_ANSWERED_MS = 8.0
 
 
 class WiredClient(Client):
@@ -33,6 +37,13 @@ class WiredClient(Client):
             super().connect()
         else:
             self.world.after(_LOOKED_MS, self.connect)
+
+    def submit(self, operation: Callable[[], T]) -> Pending[T]:
+        """Have the answer come while others go on, now and then: what was asked for is done by then."""
+        pending, random = super().submit(operation), self.world.random
+        if self.world.chances.others_first and random.random() < self.world.chances.others_first:
+            pending.due = self.world.now + random.random() * _ANSWERED_MS
+        return pending
 
     def alive_or_crash(self) -> None:
         super().alive_or_crash()

@@ -47,6 +47,7 @@ class RuledRealm(Realm[RuledLife]):
         self._ticks = 0
         self._tick: Callable[[], None] = lambda: None
         self._begun = self._is_calm = False
+        self.everyday = _everyday(chance)
         self._repaired_at = 0.0
         topics: dict[str, dict[int, tuple[int, ...]]] = {}
         for key in PARTITIONS:
@@ -84,6 +85,8 @@ class RuledRealm(Realm[RuledLife]):
                     client.drop(1.0)
         if not self._begun:
             self._begun = self.registered() == sorted(BROKERS) and self.all_in_sync() and not self.trouble()
+            if self._begun:
+                self.world.chances = self.everyday
         elif self._is_calm and self.world.now >= self._repaired_at:
             self._repaired_at = self.world.now + _REPAIRED_MS
             self._bring_back()
@@ -203,6 +206,17 @@ class RuledRealm(Realm[RuledLife]):
     def befall(self, kind: str, broker: Broker, lasts: int, stage: "Stage") -> None:
         assert isinstance(broker, RuledBroker)
         self._troubles.befall(kind, broker, lasts, stage)
+
+
+def _everyday(chance: Random) -> Chances:
+    """Draw what may happen at any call, and to any order, also while no fault is about."""
+    return Chances(
+        others_first=chance.choice((0.05, 0.2, 0.5)),
+        cut=chance.choice((0.0, 0.01, 0.03)),
+        request_lost=chance.choice((0.0, 0.03)),
+        answer_lost=chance.choice((0.0, 0.03)),
+        slow=chance.choice((0.0, 0.03)),
+    )
 
 
 def rule_for_real(seed: int, brokers: Mapping[int, Broker], wires: Wires, clock: Clock) -> RuledRealm:

@@ -4,7 +4,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from tests.histories.simulated.brokers import BROKERS, KEYS, PARTITIONS, partition_of
+from tests.histories.simulated.brokers import BROKERS, PARTITIONS, partition_of
 from tests.histories.simulated.ruled.broker import RuledBroker
 from tests.simulation.world import Chances
 
@@ -56,7 +56,7 @@ class Troubles:
                 for key in stage.chance.sample(PARTITIONS, 2):
                     realm.move(key, stage.chance.choice(BROKERS))
             case "exile":
-                self._exile(broker, stage.chance.choice(KEYS), lasts, stage)
+                self._exile(broker, stage.chance.choice(PARTITIONS), lasts, stage)
             case "relapse":
                 self._relapse(broker, stage)
             case _:
@@ -126,7 +126,7 @@ class Troubles:
 
         def calm() -> None:
             if self._world.chances is chances:
-                self._world.chances = Chances()
+                self._world.chances = self._realm.everyday
 
         self._world.after(ms, calm)
 
