@@ -47,6 +47,7 @@ def directory(tmp_path: Path) -> Iterator[Path]:
     kt("cluster", "down", "--dir", str(tmp_path / "cluster"))
 
 
+@pytest.mark.slow
 def test_a_cluster_from_up_to_down(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at = ("--dir", str(directory))
     steady = [word for name, value in STEADY.items() for word in ("-o", f"{name}={value}")]
@@ -160,6 +161,7 @@ def test_up_killed_at_any_moment_does_not_stop_the_next_up(directory: Path, reac
         assert second.returncode == 0, second.stderr
 
 
+@pytest.mark.slow
 def test_a_foreground_cluster_ends_with_ctrl_c_and_its_orphans_with_the_next_up(directory: Path) -> None:
     command = [sys.executable, "-m", "kafkatool", "cluster", "up", "--foreground", "--brokers", "1"]
     running = subprocess.Popen([*command, "--dir", str(directory)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)

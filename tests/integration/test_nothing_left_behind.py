@@ -118,6 +118,7 @@ def test_a_shared_cluster_ends_with_the_last_of_its_users(tmp_path: Path) -> Non
     eventually(lambda: not processes_of(tmp_path / "shared"), "the processes to end")
 
 
+@pytest.mark.slow
 def test_the_guardian_of_one_who_is_gone_spares_what_was_started_since_then(tmp_path: Path) -> None:
     """Ended by another (kt cluster down) and started anew for nobody (kt cluster up), while the owner lived on."""
     directory = tmp_path / "laptop"

@@ -170,6 +170,7 @@ def test_a_frozen_broker_loses_its_faults_with_the_test_and_keeps_those_that_sta
         assert connection.send(offset_fetch.API, 5, request).error_code == ERROR
 
 
+@pytest.mark.slow
 def test_a_broker_is_cut_off_in_both_directions(kafka_cluster: EmbeddedCluster, kafka_topic: Topic) -> None:
     """Its registration goes, nobody hears it or is heard; when that ends, it comes back by itself."""
     with kafka_cluster.faults.cut_off(2):
@@ -215,6 +216,7 @@ def first_words(security: str) -> bytes:
     return b"\0\0\0\x0a\0\x12\0\0\0\0\0\x01\xff\xff"  # ApiVersions 0
 
 
+@pytest.mark.slow
 def test_a_broker_cut_off_from_its_kind_still_hears_clients(kafka_cluster: EmbeddedCluster, kafka_topic: Topic) -> None:
     with kafka_cluster.faults.cut_off(2, clients=False), connect(kafka_cluster, 1) as connection:
         eventually(lambda: len(live(connection)) == 2, "the others to miss it", 60)
@@ -222,6 +224,7 @@ def test_a_broker_cut_off_from_its_kind_still_hears_clients(kafka_cluster: Embed
             assert len(live(zombie)) == 3, "it knows of nothing"
 
 
+@pytest.mark.slow
 def test_a_topic_waits_for_a_broker_that_comes_back(kafka_cluster: EmbeddedCluster) -> None:
     """The controller refuses it while it knows of two brokers; all three run, so it is asked again."""
     faults = kafka_cluster.faults
@@ -279,6 +282,7 @@ def test_a_full_broker_that_the_test_started_again_is_not_waited_for(
     assert time.monotonic() - begin < 55
 
 
+@pytest.mark.slow
 def test_a_broker_that_was_killed_as_it_stood_still_can_be_told_again(kafka_cluster: EmbeddedCluster) -> None:
     kafka_cluster.faults.freeze(2)
     kafka_cluster.kill_broker(2)

@@ -224,6 +224,7 @@ def excesses(broker: Broker, size_bytes: int, *, distinct: bool) -> Iterator[str
                 )
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-99")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("distinct", [False, True], ids=["same", "different"])

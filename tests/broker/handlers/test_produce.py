@@ -129,6 +129,7 @@ def test_what_is_wrong_in_a_message_set_is_refused_whole(broker: World, client: 
     assert broker.partition().log.log_end_offset == 0
 
 
+@pytest.mark.slow
 @pytest.mark.spec("ADM-90", "ADM-97", "SEC-102")
 def test_a_small_wrapper_full_of_records_is_refused_before_they_are_made(client: Client) -> None:
     tiny = entry(0, None, key=None, magic=0)

@@ -156,6 +156,7 @@ def test_a_full_disk_takes_its_dir_offline_and_what_was_appended_is_whole(
     assert everything(make_log(tmp_path, **_SMALL)) == before
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BRK-80", "BRK-146", "BRK-147")
 def test_a_log_dir_stays_online_whatever_the_manager_lacked_descriptors_for(tmp_path: Path) -> None:
     def load() -> LogManager:

@@ -37,6 +37,7 @@ def test_the_same_schedule_gives_the_same_history_byte_for_byte(tmp_path: Path) 
     assert (tmp_path / "another" / "history.jsonl").read_bytes() != once
 
 
+@pytest.mark.slow
 @pytest.mark.spec("HIS-48")
 def test_no_order_of_a_set_shows_in_a_history(tmp_path: Path) -> None:
     for hashes in ("1", "2"):
@@ -68,6 +69,7 @@ run(Path(sys.argv[1]), drawn(5, int(sys.argv[2]), ["kill", "power", "session"]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spec("HIS-48")
 def test_a_run_has_one_thread_and_a_clock_of_its_own(tmp_path: Path) -> None:
     """In an interpreter of its own, as whatever else waits in this one would be refused as well."""
@@ -107,6 +109,7 @@ def test_members_share_a_group_s_keys_through_several_generations_and_commit_in_
     assert told == {"assigned", "revoked", "lost"}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("HIS-48")
 def test_transactions_come_to_every_end_with_values_and_with_offsets(tmp_path: Path) -> None:
     transactions = []
@@ -147,6 +150,7 @@ def test_what_a_run_has_to_ask_for_shows_nothing_either(tmp_path: Path, kind: st
     assert verdict.exit_code == CLEAN, list(verdict.lines())
 
 
+@pytest.mark.slow
 @pytest.mark.spec("HIS-45", "HIS-48", "HIS-49", "BRK-137")
 def test_no_power_cut_leaves_a_hole_that_anybody_sees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With small segments one that was not synced yet is often lost while the next one is not."""
@@ -159,6 +163,7 @@ def test_no_power_cut_leaves_a_hole_that_anybody_sees(tmp_path: Path, monkeypatc
     assert verdict.exit_code == CLEAN, list(verdict.lines())
 
 
+@pytest.mark.slow
 @pytest.mark.spec("HIS-30", "HIS-48")
 def test_compacted_keys_show_nothing_and_are_compacted(tmp_path: Path) -> None:
     schedule = drawn(1, _OPERATIONS, compacted=True)

@@ -132,6 +132,7 @@ def most_alive(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
     gc.unfreeze()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SCL-22X")
 @pytest.mark.parametrize("lines", STORIES)
 @pytest.mark.usefixtures("little_memory")

@@ -49,6 +49,7 @@ def _check(context: Any) -> None:
     assert callable(SparkContext.__dict__["_gateway"].close), "SparkContext._gateway.close: called by forget()"
 
 
+@pytest.mark.slow
 def test_bytes_pass_between_python_and_the_jvm_as_they_are(spark: Spark) -> None:
     def pass_both_ways(context: Any) -> list[bytes]:
         given = context.parallelize([b"\xff\n", b""], 2)
@@ -58,6 +59,7 @@ def test_bytes_pass_between_python_and_the_jvm_as_they_are(spark: Spark) -> None
     assert spark.with_context(pass_both_ways) == [b"\xff\n", b""]
 
 
+@pytest.mark.slow
 def test_bytes_go_to_the_partition_that_is_named(spark: Spark) -> None:
     def bring_together(context: Any) -> list[list[bytes]]:
         given = [part for pair in ((2, b"c"), (0, b"a"), (2, b"d")) for part in (struct.pack("!q", pair[0]), pair[1])]
@@ -66,6 +68,7 @@ def test_bytes_go_to_the_partition_that_is_named(spark: Spark) -> None:
     assert spark.with_context(bring_together) == [[b"a"], [], [b"c", b"d"]], "PairwiseRDD: numbers and bytes in turn"
 
 
+@pytest.mark.slow
 def test_arrays_and_objects_of_the_jvm_can_be_made(spark: Spark) -> None:
     def make(context: Any) -> tuple[list[str], str]:
         of_class = jvm(context).java.lang.Class.forName("java.lang.StringBuilder")
@@ -74,6 +77,7 @@ def test_arrays_and_objects_of_the_jvm_can_be_made(spark: Spark) -> None:
     assert spark.with_context(make) == (["a", "b"], "c"), "SparkContext._gateway.new_array"
 
 
+@pytest.mark.slow
 def test_submission_loads_classes_by_a_loader_that_takes_more(spark: Spark) -> None:
     assert spark.with_context(driver_loader) is None, "its class is there, but not used: the JVM was run directly"
     (core,) = (jar for jar in spark_jars() if jar.name.startswith("spark-core_"))
@@ -81,6 +85,7 @@ def test_submission_loads_classes_by_a_loader_that_takes_more(spark: Spark) -> N
     assert b"org/apache/spark/util/MutableURLClassLoader" in zipfile.ZipFile(core).read(path), "driver_loader"
 
 
+@pytest.mark.slow
 def test_the_server_for_callbacks_is_started_once_for_a_gateway(spark: Spark) -> None:
     def port(context: Any) -> int:
         serve_callbacks(context)
@@ -90,6 +95,7 @@ def test_the_server_for_callbacks_is_started_once_for_a_gateway(spark: Spark) ->
     assert spark.with_context(port) == spark.with_context(port), "java_gateway.ensure_callback_server_started"
 
 
+@pytest.mark.slow
 def test_a_data_frame_is_a_dataset_of_the_jvm(spark: Spark) -> None:
     rows = spark.with_context(lambda context: java_rows(SparkSession(context).range(3)))
     assert rows.count() == 3, "DataFrame._jdf"

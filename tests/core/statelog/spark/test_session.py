@@ -54,6 +54,7 @@ def test_a_fault_of_ours_is_told_in_one_line(spark: Spark) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_sql", [False, True])
 def test_a_worker_that_complains_of_a_failed_job_does_not_hide_why_it_failed(
     spark: Spark, with_sql: bool, monkeypatch: pytest.MonkeyPatch
@@ -84,6 +85,7 @@ def test_py4j_says_nothing_of_a_call_that_was_broken_off(spark: Spark, caplog: p
     assert caplog.records == []
 
 
+@pytest.mark.slow
 @pytest.mark.spec("COM-3X")
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
 def test_an_interrupt_that_py4j_lost_over_an_error_of_its_own_is_one_all_the_same(

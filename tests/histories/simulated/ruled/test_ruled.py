@@ -63,6 +63,7 @@ def test_the_same_schedule_gives_the_same_history_byte_for_byte(tmp_path: Path) 
     assert (tmp_path / "written" / "history.jsonl").read_bytes() != once
 
 
+@pytest.mark.slow
 @pytest.mark.spec("HIS-48")
 def test_no_order_of_a_set_shows_in_a_history(tmp_path: Path) -> None:
     for hashes in ("1", "2"):
@@ -94,6 +95,7 @@ run(Path(sys.argv[1]), drawn(5, int(sys.argv[2]), is_ruled=True))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spec("HIS-48")
 def test_a_run_has_one_thread_and_a_clock_of_its_own(tmp_path: Path) -> None:
     """In an interpreter of its own, as whatever else waits in this one would be refused as well."""
@@ -123,6 +125,7 @@ def test_a_schedule_has_every_kind_of_trouble() -> None:
     assert {fault.kind for seed in range(40) for fault in ruled(seed, operations=2000).faults} == set(RULED_KINDS)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("HIS-48", "CTL-14", "CTL-35")
 def test_controllers_come_and_go_and_their_orders_are_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[type, int]] = []
@@ -153,6 +156,7 @@ def test_controllers_come_and_go_and_their_orders_are_obeyed(tmp_path: Path, mon
 # --- what it is not blind to --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.spec("HIS-48", "CTL-35")
 def test_a_controller_that_has_brokers_lead_on_from_a_former_life_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -170,6 +174,7 @@ def test_a_controller_that_has_brokers_lead_on_from_a_former_life_is_found_out(
     assert kinds(caught) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("HIS-48", "CTL-43")
 def test_a_leader_from_outside_the_in_sync_set_breaks_a_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = leader_selection.elect_offline
