@@ -65,12 +65,14 @@ def test_a_client_that_would_wait_for_weeks_is_answered(asked: Any) -> None:
         partitions=SimpleNamespace(leader=lambda _: lagging()),
         delayed=SimpleNamespace(deletions=Purgatory(timer), fetches=SimpleNamespace(check=does_nothing)),
     )
+    logs: Any = SimpleNamespace(write_log_starts=lambda: None)
     controller: Any = SimpleNamespace(is_active=True)
     context = handler_context(
         config=network_config(connections_max_idle_ms="80", delete_topic_enable="true"),
         metadata_cache=cache,
         topic_admin=admin,
         replica_manager=manager,
+        log_manager=logs,
         controller=controller,
     )
     key = asked.API.key

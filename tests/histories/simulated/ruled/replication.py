@@ -62,6 +62,9 @@ class PlayedLogs:
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
         """The broker checkpoints by itself, now and then."""
 
+    def write_log_starts(self) -> None:
+        """Likewise."""
+
 
 class PlayedFetchers:
     """A ``FetcherManager`` whose fetchers take their steps when the broker plays them."""
