@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 
@@ -12,8 +12,8 @@ from kafkatool.broker.storage.checkpoint import LOG_START_OFFSETS, read_offsets
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
-from tests.integration.load import Load, await_in_sync, check_records, check_replicas_equal, make_topic
-from tests.waiting import awaited, eventually
+from tests.integration.load import Load, await_in_sync, check_records, check_replicas_equal, edges_of, make_topic
+from tests.waiting import eventually
 
 ROUNDS = 10
 PARTITIONS = 4
@@ -52,15 +52,6 @@ def test_no_acknowledged_record_is_lost_over_ten_rounds_of_kill_nine() -> None:
         check_replicas_equal(cluster)
 
 
-def start_of(consumer: Consumer, place: TopicPartition) -> int | None:
-    """Return the offset from which on there are records; None: a leader that is new does not know yet."""
-    try:
-        start, _ = consumer.get_watermark_offsets(Place(*place), timeout=30)
-    except KafkaException:
-        return None
-    return int(start)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.spec("BRK-141", "HIS-29")
@@ -87,6 +78,7 @@ def test_deleted_records_stay_so_though_all_brokers_are_killed_right_after_the_a
         consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "none"})
         try:
             for place, offset in kept.items():
-                assert awaited(lambda p=place: start_of(consumer, p), f"the start of {place}", 90) == offset  # type: ignore[misc]
+                start, _ = edges_of(consumer, Place(*place))
+                assert start == offset
         finally:
             consumer.close()

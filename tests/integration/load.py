@@ -201,23 +201,28 @@ def read_all(bootstrap: str, topic: str, partitions: int, access: Access = OPEN)
         consumer.close()
 
 
-def end_of(consumer: Consumer, partition: TopicPartition) -> int:
-    """Return the partition's high watermark; a leader that is new may not know it yet, and says so."""
-    found: list[int] = []
+def edges_of(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
+    """Return the partition's start and high watermark; a leader that is new may not know them yet, and says so."""
+    found: list[tuple[int, int]] = []
     refusals: list[KafkaException] = []
 
     def is_told() -> bool:
         try:
-            found.append(consumer.get_watermark_offsets(partition, timeout=30)[1])
+            found.append(consumer.get_watermark_offsets(partition, timeout=30))
         except KafkaException as e:
             refusals.append(e)
         return bool(found)
 
     try:
-        eventually(is_told, f"the end of {partition.topic}-{partition.partition}", 90)
+        eventually(is_told, f"start and end of {partition.topic}-{partition.partition}", 90)
     except AssertionError as e:
         raise AssertionError(f"{e}: {refusals[-1]}") from e
     return found[0]
+
+
+def end_of(consumer: Consumer, partition: TopicPartition) -> int:
+    """Return the partition's high watermark."""
+    return edges_of(consumer, partition)[1]
 
 
 def check_records(cluster: EmbeddedCluster, topic: str, partitions: int, load: Load, *, once: bool = False) -> None:

@@ -102,6 +102,13 @@ class VerifiedAppends:
 
         def append(refused: Mapping[TopicPartition, AppendResult]) -> None:
             refused = {**left_behind, **refused}
+
+            def tell(results: AppendResults) -> None:
+                results = {**results, **refused} if refused else results
+                if group is None:  # its offsets have no order among them
+                    self._note(headers, results)
+                on_done(results)
+
             self._appends.append(
                 {tp: records for tp, records in entries.items() if tp not in refused} if refused else entries,
                 acks=acks,
@@ -109,12 +116,8 @@ class VerifiedAppends:
                 internal=internal,
                 allow_internal_topics=allow_internal_topics,
                 verifications=leave,
-                on_done=lambda results: tell({**results, **refused} if refused else results),
+                on_done=tell,
             )
-
-        def tell(results: AppendResults) -> None:
-            self._note(headers, results)
-            on_done(results)
 
         leave: dict[TopicPartition, Verification] = {}
         left_behind: dict[TopicPartition, AppendResult] = {}
@@ -154,7 +157,7 @@ class VerifiedAppends:
     def _note(self, headers: Mapping[TopicPartition, BatchHeader], results: AppendResults) -> None:
         for tp, header in headers.items():
             if header.base_sequence < 0:
-                continue  # offsets of a group: they have no order
+                continue  # without a sequence it has no place in an order
             if results[tp].error is ErrorCode.NONE:
                 self._refused.forget(tp, header.producer_id)
             elif results[tp].error in _SENT_AGAIN:
