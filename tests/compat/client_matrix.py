@@ -38,6 +38,11 @@ PARTITIONS: Final = 3
 RECORDS: Final = 100
 VICTIM: Final = 1
 WAIT_S: Final = 240
+DROPS_ITS_LAST: Final = frozenset({"kcat"})
+"""Clients that, told to end, drop the record they poll meanwhile and commit it as read.
+
+kcat 1.7.1, kcat.c: ``consume_cb`` prints nothing once ``term`` was there, and librdkafka has stored the offset.
+"""
 AT_ONCE: Final = 3
 """Short-lived programs at once: most of their time is start-up."""
 
@@ -250,7 +255,8 @@ class Matrix:
                 with self._start(client, "second", "group", topic, topic) as second:
                     self._wait(pair, lambda: _shared(pair.member, second), "two members to share the partitions")
                     self._wait(pair, lambda: len(second.read_of(topic)) > 5, "the second to read")
-                    second.end()
+                    with self._nothing_to_drop(client, second):
+                        second.end()
                     self._wait(pair, lambda: set(pair.member.assigned) == every, "the first to have all again")
                     wanted = self._acknowledged(client) or {(str(0), _value(client, 0))}
                     self._wait(
@@ -264,6 +270,26 @@ class Matrix:
 
         with ThreadPoolExecutor(len(self._programs)) as pool:
             list(pool.map(one, self._programs))
+
+    @contextmanager
+    def _nothing_to_drop(self, client: str, second: ClientProcess) -> Iterator[None]:
+        """Hold up the producer of a client that drops its last record, and let the two read what is there."""
+        if client not in DROPS_ITS_LAST:
+            yield
+            return
+        pair, topic = self._pairs[client], self._topic(client)
+
+        def all_is_read() -> bool:
+            ends = self._ends(client)
+            return all(
+                end - 1 in pair.member.records[topic, p] or end - 1 in second.records[topic, p]
+                for p, end in enumerate(ends)
+                if end
+            )
+
+        with pair.load.stopped():
+            eventually(all_is_read, "the two to read to the end", WAIT_S)
+            yield
 
     def kill(self, cell: str) -> None:
         """Kill a broker, have it back, and end all; what was acknowledged was read, and is committed."""
