@@ -8,6 +8,7 @@ is that of the whole tree of processes, so that a figure can be judged on a mach
 import argparse
 import ctypes
 import datetime
+import functools
 import gzip
 import os
 import re
@@ -19,7 +20,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
+from itertools import repeat
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -39,6 +42,7 @@ SAMPLE_S: Final = 0.1
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 PR_SET_CHILD_SUBREAPER: Final = 36
+_ROUNDS_AT_ONCE: Final = 64
 _STAMP: Final = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3})\] ")
 
 
@@ -54,17 +58,15 @@ class Run(NamedTuple):
 
 def grow(directory: Path, lines: int, files: int = FILES) -> list[Path]:
     """Repeats a real story's lines ten minutes later each time, with a topic of another name, in so many files."""
-    stories = [gzip.decompress(path.read_bytes()).decode("latin-1") for path in sorted(STORY.iterdir())]
     paths = log_paths(directory, files)
-    for number, path in enumerate(paths):
-        text = [_told(line) for line in stories[number % len(stories)].splitlines(keepends=True)]
-        left, round_ = lines // files, 0
-        with path.open("w", encoding="latin-1") as log:
-            while left > 0:
-                shift = datetime.timedelta(minutes=10 * round_, milliseconds=7 * number)
-                moved = [_moved(at, line, shift, f"orders{round_ % 50}") for at, line in text[:left]]
-                log.writelines(moved)
-                left, round_ = left - len(moved), round_ + 1
+    with ProcessPoolExecutor() as pool:
+        for number, path in enumerate(paths):
+            whole, rest = divmod(lines // files, len(_story(number)))
+            with path.open("w", encoding="latin-1") as log:
+                for first in range(0, whole, _ROUNDS_AT_ONCE):
+                    rounds = range(first, min(whole, first + _ROUNDS_AT_ONCE))
+                    log.writelines(pool.map(_retold, repeat(number), rounds))
+                log.write(_retold(number, whole, rest))
     return paths
 
 
@@ -182,21 +184,36 @@ def _table(title: str, runs: dict[str, list[Run]]) -> str:
     return "".join(rows)
 
 
-def _told(line: str) -> tuple[datetime.datetime | None, str]:
-    """Gives the time of a line and what it says; a line of a stack trace has none."""
+@functools.cache
+def _story(number: int) -> list[tuple[datetime.datetime | None, str, str]]:
+    """Give the lines of a log's story: the second of each, its milliseconds, what it says. No two logs are in step."""
+    stories = sorted(STORY.iterdir())
+    text = gzip.decompress(stories[number % len(stories)].read_bytes()).decode("latin-1")
+    return [_told(line, datetime.timedelta(milliseconds=7 * number)) for line in text.splitlines(keepends=True)]
+
+
+def _told(line: str, later: datetime.timedelta) -> tuple[datetime.datetime | None, str, str]:
+    """Take a line apart; one of a stack trace has no time."""
     stamp = _STAMP.match(line)
     if stamp is None:
-        return None, line
-    at = datetime.datetime.strptime(stamp[1], "%Y-%m-%d %H:%M:%S") + datetime.timedelta(milliseconds=int(stamp[2]))
-    return at, line[stamp.end() :]
+        return None, "", line
+    at = datetime.datetime.strptime(f"{stamp[1]},{stamp[2]}", "%Y-%m-%d %H:%M:%S,%f") + later
+    return at.replace(microsecond=0), f"{at.microsecond // 1000:03d}", line[stamp.end() :]
 
 
-def _moved(at: datetime.datetime | None, said: str, shift: datetime.timedelta, topic: str) -> str:
-    said = said.replace("orders", topic)
-    if at is None:
-        return said
-    at += shift
-    return f"[{at:%Y-%m-%d %H:%M:%S},{at.microsecond // 1000:03d}] {said}"
+def _retold(number: int, round_: int, lines: int | None = None) -> str:
+    """Return so many lines of a log's story, all unless told, as they are in that round."""
+    minutes = datetime.timedelta(minutes=10 * round_)
+    seconds: dict[datetime.datetime, str] = {}
+    retold = []
+    for at, milliseconds, said in _story(number)[:lines]:
+        if at is None:
+            retold.append(said)
+            continue
+        if at not in seconds:
+            seconds[at] = (at + minutes).strftime("[%Y-%m-%d %H:%M:%S,")
+        retold.append(f"{seconds[at]}{milliseconds}] {said}")
+    return "".join(retold).replace("orders", f"orders{round_ % 50}")
 
 
 def _watch(pid: int, peaks: dict[str, int], spent: dict[int, float]) -> None:
