@@ -72,7 +72,8 @@ class Operation:
 
     __slots__ = (
         "commits", "completed", "ended_at", "f", "from_start", "generation", "group", "invoked", "isolation", "member",
-        "parts", "polls", "process", "rebalance", "sends", "time", "time_invoked", "transactional", "type", "value",
+        "parts", "polls", "process", "rebalance", "sends", "time", "time_invoked", "transactional", "type", "unowned",
+        "value",
     )  # fmt: skip
 
     def __init__(self, asked: Mapping[str, Any], told: Mapping[str, Any], parts: list[Part], value: Any) -> None:
@@ -97,18 +98,27 @@ class Operation:
         self.rebalance: Sequence[Rebalance] = [_rebalance(event) for event in get("rebalance") or ()] or ()
         self.sends: Sequence[Send] = [part for part in parts if type(part) is Send] or ()
         self.polls: Sequence[Poll] = [part for part in parts if type(part) is Poll] or ()
-        self.commits: Sequence[Commit] = [
-            Commit(part.offsets, self.outcome(part)) for part in parts if type(part) is Commit
-        ] or ()
+        self.unowned = False
+        """Whether its member may have had no key any more, which nobody had told it."""
+        self.commits: Sequence[Commit] = self._commits()
 
     @property
     def moved(self) -> Collection[int]:
         """Return the keys that changed hands meanwhile, by what its group told."""
         return {key for event in self.rebalance for key in event.keys} if self.rebalance else ()
 
+    def disown(self) -> None:
+        """Note that its member may have had no key any more: what it committed may lie beyond what their owner did."""
+        self.unowned = True
+        self.commits = self._commits()
+
+    def _commits(self) -> Sequence[Commit]:
+        return [Commit(part.offsets, self.outcome(part)) for part in self.parts if type(part) is Commit] or ()
+
     def outcome(self, part: Send | Commit) -> str:
-        """Return what became of a part: those of a transaction come out as it does."""
-        return self.type if self.transactional else part.outcome
+        """Return what became of a part: those of a transaction come out as it does. No commit of no owner is certain."""
+        outcome = self.type if self.transactional else part.outcome
+        return INFO if self.unowned and outcome == OK and type(part) is Commit else outcome
 
 
 class History(NamedTuple):
@@ -158,26 +168,34 @@ def read(lines: Iterable[bytes]) -> History:
             reader.take(entry)
         operations = reader.finished()
         if header["options"].get("client", header.get("client")) == "confluent-kafka":
-            _forget_generations(operations)
+            _distrust_early_assignments(operations)
         return History(header, operations, reader.times, reader.faults)
 
 
-def _forget_generations(operations: Iterable[Operation]) -> None:
-    """Take the generation from each assignment that another one of its process follows without a loss between them.
+def _distrust_early_assignments(operations: Iterable[Operation]) -> None:
+    """Take the generation, and the keys, from each assignment that another one of its process follows without a loss.
 
     Where a topic appears while an assignment waits to be told, librdkafka joins again by itself and lets nobody know of a
-    loss (rd_kafka_cgrp_revoke_all_rejoin). What it is asked for during the first callback is then its generation by now.
+    loss (rd_kafka_cgrp_revoke_all_rejoin). What it is asked for during the first callback is then its generation by now;
+    and until the second it commits, in its new generation, for keys that may be another member's in that one.
     """
     last: dict[Process, tuple[Operation, int]] = {}
+    since: dict[Process, list[Operation]] = {}
     for operation in operations:
+        if (under := since.get(operation.process)) is not None and operation.commits:
+            under.append(operation)
         for place, event in enumerate(operation.rebalance):
             former, at = last.pop(operation.process, (None, 0))
+            under = since.pop(operation.process, [])
             if event.what == "assigned":
                 last[operation.process] = operation, place
+                since[operation.process] = [operation] if operation.commits else []
                 if former is not None:
                     told = list(former.rebalance)
                     told[at] = told[at]._replace(generation=None)
                     former.rebalance = told
+                    for each in under:
+                        each.disown()
 
 
 def _header(line: bytes) -> Mapping[str, Any]:

@@ -64,7 +64,7 @@ def torn_transactions(versions: Versions) -> Iterator[Finding]:
                 visible.append(f"{send.value} of key {send.key}")
             elif not versions.is_gone(send):
                 missing.append(f"{send.value} of key {send.key}")
-        for commit in operation.commits:
+        for commit in () if operation.unowned else operation.commits:
             for key, to in commit.offsets.items():
                 seen = shown.tell(operation, key, to)
                 if seen is not None:

@@ -771,6 +771,34 @@ def test_an_assignment_that_librdkafka_replaced_by_itself_is_of_no_known_generat
     assert ("owner-overlap" in found) == overlaps
 
 
+@pytest.mark.spec("HIS-28", "HIS-37")
+@pytest.mark.parametrize(
+    ("client", "between", "again", "found"),
+    [
+        ("confluent-kafka", (), True, False),
+        ("confluent-kafka", (), False, True),
+        ("confluent-kafka", ("revoked",), True, True),
+        ("simulated", (), True, True),
+    ],
+)
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_was_committed_when_librdkafka_had_joined_again_by_itself_may_lie_beyond_its_owner(
+    client: str, between: tuple[str, ...], again: bool, found: bool, at_once: bool
+) -> None:
+    """Its new generation has given the key to m2, who commits less; ``at_once``: it hears so in that operation."""
+    extras: dict[int, dict[str, Any]] = {place: {**G, "member": "m1"} for place in (0, 1, 2)}
+    heard = [(0, "assigned", 0), *((1 if at_once else 2, what, 0) for what in between)]
+    heard += [(1 if at_once else 2, "assigned", 2)] if again else []
+    for time, (place, what, key) in enumerate(heard):
+        event = {"what": what, "keys": [key], "generation": 4, "time": 1000 + time, "part": 2 if at_once else 0}
+        extras[place].setdefault("rebalance", []).append(event)
+    extras |= {3: told("assigned", 4, 0, member="m2"), 4: {**G, "member": "m2"}, 5: {**G}, 6: {**G}}
+    text = "0 p x:a@7 ; 0 [s y=c@0 ; o x:8] ; 0 p y:c@0 ; 1 p x:a@7 ; 1 o x:5 ; 3 committed x:5 ; 3 committed x:5"
+    kinds_ = judge(history(f"{text} {_READ}", extras, client=client)).kinds()
+    assert ("commit-lost" in kinds_) == found
+    assert ("torn-transaction" in kinds_) == found
+
+
 @pytest.mark.spec("HIS-20")
 @pytest.mark.parametrize(
     ("batches", "label"),

@@ -107,7 +107,7 @@ class Facts:
                     for offset, value in zip(offsets, values, strict=True):
                         self.polled.append(Polled(operation, number, key, offset, value))
             else:
-                outcome = operation.type if operation.transactional else part.outcome
+                outcome = operation.outcome(part)
                 for key, offset in part.offsets.items():
                     self.commits.append(Committed(operation, number, key, offset, outcome))
         for number, event in enumerate(operation.rebalance):

@@ -298,7 +298,7 @@ def torn_transactions(facts: Facts) -> Iterator[Found]:
             or not facts.may_be_gone(send.key, send.value, facts.last_offset(send))
         ]
         for commit in facts.commits:
-            if commit.operation is operation and (shown := _shown(facts, commit)) is not None:
+            if commit.operation is operation and not operation.unowned and (shown := _shown(facts, commit)) is not None:
                 visible.append(shown)
         if len(set(visible)) > 1:
             yield Found("torn-transaction", name(operation))
