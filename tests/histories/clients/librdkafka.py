@@ -34,6 +34,7 @@ _PATIENT_SESSION_MS: Final = 60_000
 _RETRIES_S: Final = 30.0
 _LOST_S: Final = 60.0  # of a call that is asked again for half of that
 _BEGINNING_S: Final = 3.0  # a transaction may be open meanwhile, and others wait for the rebalance
+_BEGINNING_LATER_S: Final = 1.0  # of each poll, until it is told
 _PAUSE_S: Final = 0.1
 _QUIET: Final = {"log_level": 0, "socket.timeout.ms": 8000, "topic.metadata.refresh.interval.ms": 2000}
 
@@ -147,6 +148,7 @@ class Client:
         self._lost = False  # whether it does not even return from a call
         self.positions: dict[int, int] = {}  # of polled keys: next to read
         self.began: dict[int, int] = {}  # of keys that its group gave it: where it began
+        self._unbegun: list[TopicPartition] = []  # those of which it has yet to be told where to begin
         self._clock = clock
         self._compacted = cell.compacted
         self._generation_of = generation_of
@@ -228,6 +230,7 @@ class Client:
 
     def poll(self) -> Runs:
         """Return what one call delivers."""
+        self._begin_by_number(_BEGINNING_LATER_S)
         return self._sorted_out(self._consumer.consume(self._records_a_poll, self._poll_s))
 
     def _sorted_out(self, messages: Sequence[Message]) -> Runs:
@@ -257,26 +260,32 @@ class Client:
         )
 
     def _begin(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        """Begin keys of a group by number, as those of ``assign`` begin, for the same reason; by itself if nobody tells."""
+        """Begin keys of a group by number, as those of ``assign`` begin, for the same reason; as soon as it is told it."""
         self._note("assigned", partitions)
-        deadline = time.monotonic() + _BEGINNING_S
-        while partitions and (left_s := deadline - time.monotonic()) > 0:
+        self._unbegun = partitions
+        self._begin_by_number(_BEGINNING_S)
+        if self._unbegun:
+            self._consumer.assign([])  # by itself it may take no answer for a start (docs/known-faults.md)
+
+    def _begin_by_number(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while self._unbegun and (left_s := deadline - time.monotonic()) > 0:
             with contextlib.suppress(KafkaException):
-                told = self._consumer.committed(partitions, left_s)
+                told = self._consumer.committed(self._unbegun, left_s)
                 if all(p.error is None for p in told):
                     began = [TopicPartition(p.topic, p.partition, max(p.offset, _START)) for p in told]
                     self._consumer.assign(began)
                     self.began = {key: p.offset for p in began for key in keys_of([p])}
+                    self._unbegun = []
                     return
             time.sleep(_PAUSE_S)
-        if partitions:
-            _LOG.getChild(f"process-{self.process}").warning("begins by itself, as nobody tells what is committed")
 
     def _note(self, what: str, partitions: Sequence[TopicPartition]) -> None:
         keys = keys_of(partitions)
         for key in keys:
             self.positions.pop(key, None)
             self.began.pop(key, None)
+        self._unbegun = []
         event = {"what": what, "keys": keys, "generation": self.generation, "time": self._clock()}
         self.events.append(event)
 

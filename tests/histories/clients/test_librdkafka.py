@@ -220,14 +220,25 @@ def test_sessions_of_a_group_are_six_seconds_but_of_who_is_patient(library: Libr
 
 
 @pytest.mark.spec("HIS-11", "HIS-13")
-def test_a_member_begins_by_itself_if_nobody_tells_where_its_group_is(library: Library) -> None:
+@pytest.mark.parametrize("lost", [(), ("revoke",), ("lost",)])
+def test_a_member_that_nobody_tells_where_its_group_is_reads_nothing_until_it_is_told(
+    library: Library, lost: tuple[str, ...]
+) -> None:
     client = Client("", Cell("subscribe", "plain"), 1, group="g")
     (consumer,) = library.consumers
     client.subscribe([X])
     library.always("committed", raised(KafkaError._TIMED_OUT))
     consumer.tell("assign", X)
-    assert consumer.assigned == []
-    assert [each["what"] for each in client.events] == ["assigned"]
+    client.poll()
+    assert consumer.assigned == [[]]
+    assert client.began == {}
+    for what in lost:
+        consumer.tell(what, X)
+    library.end("committed")
+    consumer.told = {partition_of(X): 4}
+    client.poll()
+    assert consumer.assigned == ([[]] if lost else [[], [at(X, 4)]])
+    assert client.began == ({} if lost else {X: 4})
 
 
 @pytest.mark.spec("HIS-13")
