@@ -7,33 +7,49 @@ refused likewise, and all of them come again in their order. The first refusal m
 here, or was here at all: it is kept beside the logs.
 """
 
+import time
+from collections.abc import Callable
 from threading import Lock
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.records.batches import BatchHeader
 
 NO_SEQUENCE: Final = 2**31  # above all that are
 _KEPT = 10_000
+_KEPT_S: Final = 3600.0
+"""No client has batches on their way for longer. The log of another leader may have forgotten the producer in a week."""
+
+
+class _Refused(NamedTuple):
+    epoch: int
+    sequence: int
+    at: float
+
+
+_NONE: Final = _Refused(-1, NO_SEQUENCE, 0.0)
 
 
 class RefusedBatches:
     """The lowest sequence refused of each producer, in its newest epoch, until something of it is written. Any thread.
 
-    Of too many producers the oldest are forgotten; it is only until those behind a refused batch have come that they count.
+    Of too many producers the oldest are forgotten, and a sequence an hour after it was refused last; it is only until those behind a refused batch
+    have come that they count. ``clock`` gives seconds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._lock = Lock()
-        self._lowest: dict[tuple[TopicPartition, int], tuple[int, int]] = {}
+        self._lowest: dict[tuple[TopicPartition, int], _Refused] = {}
 
     def note(self, partition: TopicPartition, header: BatchHeader) -> None:
         """Keep that a batch was refused, which its producer sends again."""
-        key, told = (partition, header.producer_id), (header.producer_epoch, header.base_sequence)
+        key = partition, header.producer_id
+        told = _Refused(header.producer_epoch, header.base_sequence, self._clock())
         with self._lock:
             known = self._lowest.pop(key, told)
-            if known[0] == told[0]:
-                self._lowest[key] = min(known, told)
+            if known.epoch == told.epoch:
+                self._lowest[key] = known if known.sequence < told.sequence else told  # those behind renew nothing
             else:
                 self._lowest[key] = max(known, told)
             if len(self._lowest) > _KEPT:
@@ -47,5 +63,6 @@ class RefusedBatches:
 
     def lowest(self, partition: TopicPartition, header: BatchHeader) -> int:
         """Return the lowest sequence that was refused of the batch's producer and epoch; ``NO_SEQUENCE``: none was."""
-        epoch, sequence = self._lowest.get((partition, header.producer_id), (-1, NO_SEQUENCE))
-        return sequence if epoch == header.producer_epoch else NO_SEQUENCE
+        refused = self._lowest.get((partition, header.producer_id), _NONE)
+        counts = refused.epoch == header.producer_epoch and self._clock() - refused.at < _KEPT_S
+        return refused.sequence if counts else NO_SEQUENCE

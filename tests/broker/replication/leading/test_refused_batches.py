@@ -37,3 +37,18 @@ def test_what_is_written_and_the_oldest_of_too_many_are_forgotten(monkeypatch: p
     refused.forget(TP, 1)
     refused.forget(TP, 4)
     assert [refused.lowest(TP, of(6, producer=producer)) for producer in (1, 3)] == [NO_SEQUENCE, 5]
+
+
+@pytest.mark.spec("TXN-76")
+def test_an_hour_after_a_sequence_was_refused_last_the_log_alone_tells() -> None:
+    now = 0.0
+    refused = RefusedBatches(lambda: now)
+    refused.note(TP, of(4))
+    now = 1800.0
+    refused.note(TP, of(4))
+    now = 3600.0
+    refused.note(TP, of(5))  # refused as 4 was
+    now = 1800.0 + 3599
+    assert refused.lowest(TP, of(6)) == 4
+    now += 1
+    assert refused.lowest(TP, of(6)) == NO_SEQUENCE
