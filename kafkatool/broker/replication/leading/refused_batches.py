@@ -33,8 +33,8 @@ _NONE: Final = _Refused(-1, NO_SEQUENCE, 0.0)
 class RefusedBatches:
     """The lowest sequence refused of each producer, in its newest epoch, until something of it is written. Any thread.
 
-    Of too many producers the oldest are forgotten, and a sequence an hour after it was refused last; it is only until those behind a refused batch
-    have come that they count. ``clock`` gives seconds.
+    Of too many producers the oldest are forgotten, and a sequence an hour after it was refused last; it is only until those
+    behind a refused batch have come that they count. ``clock`` gives seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
