@@ -1,7 +1,8 @@
 """What code that handles secrets must not do, found by reading its syntax (SEC-118)."""
 
 import ast
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -26,19 +27,21 @@ _SECRETS: Final = {"password", "secret", "proof", "signature", "stored_key", "se
 Rule = Callable[[ast.AST], bool]
 
 
-def sources() -> Iterator[tuple[str, ast.Module]]:
+@functools.cache
+def sources() -> list[tuple[str, list[ast.AST]]]:
+    """Return all files of the package, each with all that its syntax is made of."""
     package = ROOT / "kafkatool"
-    for file in sorted(package.rglob("*.py")):
-        yield file.relative_to(package).as_posix(), ast.parse(file.read_text())
+    files = sorted(package.rglob("*.py"))
+    return [(file.relative_to(package).as_posix(), list(ast.walk(ast.parse(file.read_text())))) for file in files]
 
 
 def broken(rule: Rule, *, below: tuple[str, ...] = ("",), but: str = "") -> list[str]:
     """Return where the rule is broken, in files below those places."""
     return [
         f"{name}:{getattr(node, 'lineno', 0)}"
-        for name, tree in sources()
+        for name, nodes in sources()
         if name.startswith(below) and name != but
-        for node in ast.walk(tree)
+        for node in nodes
         if rule(node)
     ]
 

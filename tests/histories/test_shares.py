@@ -240,6 +240,7 @@ def test_two_thirds_of_those_that_are_assigned_their_keys_fetch_some_values_at_a
     assert {connection["bytes_a_fetch"] for connection in subscribed.connections} == {1}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("HIS-42")
 def test_keys_that_are_taken_were_just_used_and_a_third_of_the_times_others_come_that_were_sent_what_was_not_polled() -> (
     None

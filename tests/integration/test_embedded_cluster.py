@@ -263,6 +263,7 @@ def test_the_port_of_a_broker_that_is_down_is_nobody_elses(directory: Path, monk
         assert started == [False, False]
 
 
+@pytest.mark.slow
 def test_no_port_of_a_cluster_that_starts_is_anybody_elses(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = EmbeddedCluster(brokers=2, directory=directory, options=STEADY, security="sasl_ssl")
     picked: list[int] = []
@@ -281,6 +282,7 @@ def test_no_port_of_a_cluster_that_starts_is_anybody_elses(directory: Path, monk
     assert picked == []
 
 
+@pytest.mark.slow
 def test_what_is_restored_is_in_sync(directory: Path) -> None:
     """Else the next broker that is killed may be the only one that has all records."""
     with (

@@ -21,7 +21,7 @@ from tests.waiting import eventually
 LIMIT_S = 120.0
 
 
-@pytest.fixture(params=[1, 3], ids=["one broker", "three brokers"])
+@pytest.fixture(params=[1, pytest.param(3, marks=pytest.mark.slow)], ids=["one broker", "three brokers"])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EmbeddedCluster]:
     with EmbeddedCluster(brokers=request.param, directory=tmp_path / "cluster", options=STEADY) as made:
         yield made

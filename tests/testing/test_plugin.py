@@ -125,6 +125,7 @@ def test_next(kafka_broker, kafka_topic):
     ).assert_outcomes(passed=4)
 
 
+@pytest.mark.slow
 def test_a_failure_shows_the_end_of_the_brokers_logs(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,

@@ -24,6 +24,9 @@ def _blocks() -> list[tuple[int, str]]:
 for _above, _code in _blocks():
     exec(compile("\n" * _above + _code, PAGE, "exec"))  # line numbers are those of the page
 
+for _waits in ("test_frozen_broker", "test_cut_off_broker", "test_lost_broker"):
+    pytest.mark.slow(globals()[_waits])
+
 
 def test_the_page_has_ten_recipes_or_more_and_they_are_short() -> None:
     recipes = [code for _, code in _blocks() if "def test_" in code]

@@ -119,6 +119,7 @@ def test_a_fetch_of_a_session_is_met_by_its_topic(kafka_cluster: EmbeddedCluster
         assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_FOR_PARTITION
 
 
+@pytest.mark.slow
 def test_a_broker_that_starts_is_told_of_what_stands(kafka_cluster: EmbeddedCluster, kafka_topic: Topic) -> None:
     topic = kafka_topic()
     kafka_cluster.faults.answer("Metadata", ERROR, topic=topic)

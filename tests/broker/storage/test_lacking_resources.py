@@ -193,6 +193,7 @@ def test_a_log_dir_stays_online_whatever_the_manager_lacked_descriptors_for(tmp_
     manager.shutdown()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BRK-71", "BRK-72", "BRK-146")
 def test_a_follower_that_lacks_descriptors_goes_on_when_there_are_some(tmp_path: Path) -> None:
     pair = Pair(tmp_path)

@@ -196,7 +196,7 @@ def test_what_was_aborted_is_known_after_two_power_failures(tmp_path: Path, monk
 
 
 @pytest.mark.spec("BRK-60", "BRK-142", "BRK-137")
-@pytest.mark.parametrize("cut", [20, 9])
+@pytest.mark.parametrize("cut", [pytest.param(20, marks=pytest.mark.slow), 9])
 def test_what_is_written_after_a_cut_is_whole_or_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int
 ) -> None:

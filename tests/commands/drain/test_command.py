@@ -137,6 +137,7 @@ def test_a_drain_cut_short_is_gone_on_with_or_undone(cluster: EmbeddedCluster, m
         assert run(cluster, 4, "--resume").exit_code == 1
 
 
+@pytest.mark.slow
 def test_the_way_back_of_a_drain_that_has_ended_goes_in_batches_under_the_throttle_given(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +180,7 @@ def test_the_way_back_of_a_drain_that_has_ended_goes_in_batches_under_the_thrott
         assert not Path("drain-3.state.json").exists()
 
 
+@pytest.mark.slow
 def test_further_rounds_of_a_resumed_drain_go_under_its_throttle(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,6 +204,7 @@ def test_further_rounds_of_a_resumed_drain_go_under_its_throttle(
     assert [(round_.number, round_.throttle) for round_ in planned] == [(2, 5_000_000)]
 
 
+@pytest.mark.slow
 def test_what_comes_onto_the_broker_meanwhile_is_drained_in_further_rounds_up_to_three(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +232,7 @@ def test_what_comes_onto_the_broker_meanwhile_is_drained_in_further_rounds_up_to
     assert "broker 2: still assigned: new-three-3-0" in result.stdout
 
 
+@pytest.mark.slow
 def test_a_dead_broker_is_drained(cluster: EmbeddedCluster) -> None:
     with ZooKeeper(cluster.zookeeper) as zk:
         crash(cluster, zk, 4)

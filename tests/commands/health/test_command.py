@@ -309,6 +309,7 @@ def test_watch_goes_on_after_a_node_that_could_not_be_read(
     assert ["t-0"] in [i["names"] for i in last["items"] if i["check"] == "unclean elections"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("ADM-107", "ADM-109")
 def test_nodes_that_cannot_be_read_are_named_as_not_known(zk: ZooKeeper, zk_connect: str) -> None:
     nodes.make_cluster(zk, brokers=(), topics={"t": {}, "u": {}, "v": {}, "w": {}}, controller=None)

@@ -318,6 +318,7 @@ def test_on_real_spark_the_same_command_selects_what_kafkas_merger_selected(
     assert nothing_is_left(tmp_path / "temporary")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.spec("SCL-8")
 def test_on_one_core_of_real_spark_the_bytes_are_those_of_one_sort(

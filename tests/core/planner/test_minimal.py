@@ -159,6 +159,7 @@ def test_racks_go_before_evenness() -> None:
     assert (imbalance(even, range(4)), imbalance(plan, range(4))) == ((0, 0), (3, 0))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("RSN-27X")
 @settings(max_examples=40, deadline=None)
 @given(st.one_of(clusters(), clusters(racks=True)))

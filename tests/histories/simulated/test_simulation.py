@@ -27,6 +27,7 @@ from tests.paths import ROOT
 _OPERATIONS = 300
 
 
+@pytest.mark.slow
 @pytest.mark.spec("HIS-48")
 def test_the_same_schedule_gives_the_same_history_byte_for_byte(tmp_path: Path) -> None:
     for name in ("once", "again"):
@@ -84,6 +85,7 @@ def test_a_run_has_one_thread_and_a_clock_of_its_own(tmp_path: Path) -> None:
     assert once == again
 
 
+@pytest.mark.slow
 @pytest.mark.spec("HIS-48")
 def test_members_share_a_group_s_keys_through_several_generations_and_commit_in_them(tmp_path: Path) -> None:
     run(tmp_path / "run", drawn(1, _OPERATIONS * 2))
@@ -141,12 +143,13 @@ def test_a_run_ends_with_the_batches_in_which_all_that_was_read_lies(tmp_path: P
 
 
 @pytest.mark.spec("HIS-48", "HIS-50")
-@pytest.mark.parametrize("seed", range(1, 9))
+@pytest.mark.parametrize("seed", [1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 9))])
 def test_clients_of_the_simulated_brokers_see_nothing_that_is_not_allowed(tmp_path: Path, seed: int) -> None:
     verdict = run(tmp_path / "run", drawn(seed, _OPERATIONS))
     assert verdict.exit_code == CLEAN, list(verdict.lines())
 
 
+@pytest.mark.slow
 @pytest.mark.spec("HIS-45", "HIS-48")
 @pytest.mark.parametrize("kind", ASKED_FOR)
 def test_what_a_run_has_to_ask_for_shows_nothing_either(tmp_path: Path, kind: str) -> None:

@@ -16,6 +16,7 @@ from tests.broker.storage.crashing import Killed, Steps
 from tests.broker.storage.logs import everything
 
 
+@pytest.mark.slow
 @pytest.mark.spec("ADM-69")
 def test_a_kill_at_any_write_leaves_one_whole_log_and_the_move_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

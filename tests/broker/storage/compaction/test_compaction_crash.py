@@ -33,6 +33,7 @@ def _recovered(directory: Path, recovery_point: int = 0) -> Log:
     return compacted_log(directory, segment_bytes="400", recovery_point=recovery_point)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BRK-136", "BRK-137", "BRK-167")
 def test_a_crash_at_any_step_of_a_round_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = _written(tmp_path / "before")

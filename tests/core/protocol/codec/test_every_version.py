@@ -17,8 +17,8 @@ from kafkatool.core.protocol.frames import (
 from kafkatool.core.protocol.messages import describe_topic_partitions as pages
 from tests.core.protocol.codec.messages import EVERY_VERSION, case_name, messages
 
-_FEW = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-_VERY_FEW = settings(_FEW, max_examples=2)  # each tries every position of the frame
+_FEW = settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_VERY_FEW = settings(_FEW, max_examples=1)  # each tries every position of the frame
 every_version = pytest.mark.parametrize(("api", "version", "cls"), EVERY_VERSION, ids=case_name)
 
 

@@ -287,6 +287,7 @@ def test_a_few_kilobytes_cannot_fill_the_memory() -> None:
         decompress(Codec.ZSTD, bomb)
 
 
+@pytest.mark.slow
 def test_of_large_ones_there_is_one_at_a_time_of_small_ones_as_many_as_threads() -> None:
     small, large = (compress(Codec.ZSTD, bytes(size)) for size in (4 << 20, (4 << 20) + 1))
     inside, most = [0], [0]

@@ -41,6 +41,7 @@ def range_sizes(sources: list[list[Place]], ranges: int) -> list[int]:
     return [found[number] for number in range(len(cuts) + 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SCL-22X")
 @settings(max_examples=60, derandomize=True)  # by chance a range may be larger
 @given(given_logs=logs)

@@ -37,6 +37,7 @@ def crash(item: int) -> float:
     return 1 / item
 
 
+@pytest.mark.slow
 def test_results_come_in_order_and_our_errors_as_they_are(spark: Spark) -> None:
     assert spark.parallelism == 2
     assert spark.map(refuse, [5, 4, 1]) == [10, 8, 2]
