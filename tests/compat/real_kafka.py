@@ -10,6 +10,7 @@ import gc
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -30,6 +31,7 @@ from kafkatool.core.java import JavaNotFoundError, find_java
 from kafkatool.core.operations.verification.replica_reader import layout_from_brokers
 from tests.maven import dependency, fetched
 from tests.ports import free_port
+from tests.waiting import eventually
 
 SCALA: Final = {
     "0.10.2.2": "2.12",
@@ -139,11 +141,22 @@ class RealKafka:
         self._processes.clear()
 
     def stop_broker(self, broker: int) -> None:
-        """Controlled shutdown; returns when the process has ended."""
+        """Controlled shutdown; returns when the process has ended. AssertionError with where it stands if it does not."""
         process = self._processes[f"broker-{broker}"]
         process.terminate()
-        process.wait(STOP_TIMEOUT_S)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"broker {broker} does not stop:\n{self._where_it_stands(broker)}") from None
         del self._processes[f"broker-{broker}"]
+
+    def _where_it_stands(self, broker: int) -> str:
+        """Return the stacks of the threads that end a broker, and of its main thread."""
+        self._processes[f"broker-{broker}"].send_signal(signal.SIGQUIT)
+        output = self._directory / f"broker-{broker}.out"
+        eventually(lambda: "JNI global refs" in output.read_text(errors="replace"), "the stacks of a Java")
+        blocks = output.read_text(errors="replace").split("\n\n")
+        return "\n".join(block[:2000] for block in blocks if "hutdown" in block or '"main"' in block)
 
     def kill_broker(self, broker: int) -> None:
         """kill -9; its session is still there."""
