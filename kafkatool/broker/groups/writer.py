@@ -110,7 +110,6 @@ class GroupsWriter:
                 producer.transactional_id,
                 acks=self._config.offsets_commit_required_acks,
                 timeout_ms=self._config.offsets_commit_timeout_ms,
-                internal=True,
                 group=group,
                 on_done=lambda results: told(results[tp]),
             )

@@ -298,7 +298,7 @@ class Stage:
             id_,
             acks=-1,
             timeout_ms=60_000,
-            internal=True,
+            allow_internal_topics=True,
             on_done=results.append,
         )
         return results[0][place].error

@@ -89,14 +89,14 @@ class VerifiedAppends:
         *,
         acks: int,
         timeout_ms: float,
-        internal: bool = False,
         allow_internal_topics: bool = False,
         group: str | None = None,
         on_done: Callable[[AppendResults], None],
     ) -> None:
         """Append as ``Appends.append``; ``headers`` are those of the transactional ones among them, all of one producer.
 
-        They are appended together, when the coordinator has answered. For the offsets of a ``group`` it is asked each time:
+        They are appended together, when the coordinator has answered. Offsets of a ``group`` come from this broker's own
+        coordinator, and are not checked like a client's batches. For them the transaction's is asked each time:
         they have no sequences, so late ones would count until the marker is there, though the end is decided.
         """
 
@@ -113,7 +113,7 @@ class VerifiedAppends:
                 {tp: records for tp, records in entries.items() if tp not in refused} if refused else entries,
                 acks=acks,
                 timeout_ms=timeout_ms,
-                internal=internal,
+                internal=group is not None,
                 allow_internal_topics=allow_internal_topics,
                 verifications=leave,
                 on_done=tell,
