@@ -278,17 +278,10 @@ class Matrix:
             yield
             return
         pair, topic = self._pairs[client], self._topic(client)
-
-        def all_is_read() -> bool:
-            ends = self._ends(client)
-            return all(
-                end - 1 in pair.member.records[topic, p] or end - 1 in second.records[topic, p]
-                for p, end in enumerate(ends)
-                if end
-            )
-
         with pair.load.stopped():
-            eventually(all_is_read, "the two to read to the end", WAIT_S)
+            eventually(
+                lambda: _has_read(topic, self._ends(client), pair.member, second), "the two to read to the end", WAIT_S
+            )
             yield
 
     def kill(self, cell: str) -> None:
@@ -320,7 +313,7 @@ class Matrix:
                 garbled = [r for r in pair.member.read_of(topic) if r[1] != _value(client, int(r[0]))]
                 assert not garbled, f"{len(garbled)} records have a wrong value: {garbled[:2]}"
                 ends = self._ends(client)
-                eventually(lambda: _has_read(pair.member, topic, ends), "the member to read to the end", WAIT_S)
+                eventually(lambda: _has_read(topic, ends, pair.member), "the member to read to the end", WAIT_S)
                 pair.member.end()
                 self._check_committed(client, ends)
 
@@ -401,9 +394,9 @@ class Matrix:
             self._rows[client].cells.setdefault(cell, "ok")
 
 
-def _has_read(member: ClientProcess, topic: str, ends: Sequence[int]) -> bool:
-    """Tell whether it has read the last record of each partition."""
-    return all(end - 1 in member.records[topic, p] for p, end in enumerate(ends) if end)
+def _has_read(topic: str, ends: Sequence[int], *members: ClientProcess) -> bool:
+    """Tell whether one of them has read the last record of each partition."""
+    return all(any(end - 1 in member.records[topic, p] for member in members) for p, end in enumerate(ends) if end)
 
 
 def _shared(one: ClientProcess, other: ClientProcess) -> bool:

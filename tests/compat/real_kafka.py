@@ -31,7 +31,7 @@ from kafkatool.core.java import JavaNotFoundError, find_java
 from kafkatool.core.operations.verification.replica_reader import layout_from_brokers
 from tests.maven import dependency, fetched
 from tests.ports import free_port
-from tests.waiting import eventually
+from tests.waiting import awaited
 
 SCALA: Final = {
     "0.10.2.2": "2.12",
@@ -154,8 +154,12 @@ class RealKafka:
         """Return the stacks of the threads that end a broker, and of its main thread."""
         self._processes[f"broker-{broker}"].send_signal(signal.SIGQUIT)
         output = self._directory / f"broker-{broker}.out"
-        eventually(lambda: "JNI global refs" in output.read_text(errors="replace"), "the stacks of a Java")
-        blocks = output.read_text(errors="replace").split("\n\n")
+
+        def whole() -> str | None:
+            text = output.read_text(errors="replace")
+            return text if "JNI global refs" in text else None
+
+        blocks = awaited(whole, "the stacks of a Java").split("\n\n")
         return "\n".join(block[:2000] for block in blocks if "hutdown" in block or '"main"' in block)
 
     def kill_broker(self, broker: int) -> None:

@@ -179,23 +179,24 @@ def _distrust_early_assignments(operations: Iterable[Operation]) -> None:
     loss (rd_kafka_cgrp_revoke_all_rejoin). What it is asked for during the first callback is then its generation by now;
     and until the second it commits, in its new generation, for keys that may be another member's in that one.
     """
-    last: dict[Process, tuple[Operation, int]] = {}
-    since: dict[Process, list[Operation]] = {}
+    last: dict[Process, tuple[Operation, int, list[Operation]]] = {}  # the event, and what has committed since
     for operation in operations:
-        if (under := since.get(operation.process)) is not None and operation.commits:
-            under.append(operation)
+        if operation.commits and operation.process in last:
+            last[operation.process][2].append(operation)
         for place, event in enumerate(operation.rebalance):
-            former, at = last.pop(operation.process, (None, 0))
-            under = since.pop(operation.process, [])
+            former = last.pop(operation.process, None)
             if event.what == "assigned":
-                last[operation.process] = operation, place
-                since[operation.process] = [operation] if operation.commits else []
+                last[operation.process] = operation, place, [operation] if operation.commits else []
                 if former is not None:
-                    told = list(former.rebalance)
-                    told[at] = told[at]._replace(generation=None)
-                    former.rebalance = told
-                    for each in under:
-                        each.disown()
+                    _distrust(*former)
+
+
+def _distrust(operation: Operation, place: int, since: Iterable[Operation]) -> None:
+    told = list(operation.rebalance)
+    told[place] = told[place]._replace(generation=None)
+    operation.rebalance = told
+    for each in since:
+        each.disown()
 
 
 def _header(line: bytes) -> Mapping[str, Any]:
