@@ -78,6 +78,8 @@ def why_allowed(finding: Finding, header: Mapping[str, Any], deaths: Deaths = _N
         options.get("client", header.get("client")) in _FETCHING_AHEAD
     ):
         return "its client gives out what it had fetched before the records were deleted"
+    if kind in ("commit-lost", "commit-backwards") and finding.label == "old":
+        return "a former coordinator told what it knew: Kafka asks nobody before it answers OffsetFetch"
     if kind == "int-nonmonotonic-send" and not options.get("idempotent") and options.get("in_flight", 1) > 1:
         return "several requests were under way"
     if kind in _TRANSACTIONAL and options.get("isolation") == "read_uncommitted":

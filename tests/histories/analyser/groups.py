@@ -3,10 +3,13 @@
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tests.histories.analyser.versions import Finding, Versions
-from tests.histories.history import ASSIGNING, FAIL, NEVER, OK, Commit, Operation, Poll, Process, Rebalance
+from tests.histories.history import ASSIGNING, FAIL, NEVER, OK, Commit, History, Operation, Poll, Process, Rebalance
+
+_FORMER_NS: Final = 30_000_000_000
+"""How long a broker may not have heard that another one coordinates a group: a session, and a controller that is new."""
 
 
 def _events(versions: Versions) -> list[tuple[Rebalance, Operation]]:
@@ -78,6 +81,9 @@ class _Series:
         at, end = bisect_left(self._lines, own + 1), bisect_left(self._lines, line)
         return max((*self._offsets[at:end], *((until.offset,) if until else ())), default=None)
 
+    def has_before_line(self, line: int, offset: int) -> bool:
+        return offset in self._offsets[: bisect_left(self._lines, line)]
+
     def before_time(self, time: int) -> _Highest | None:
         return self._at(bisect_left(self._times, time))
 
@@ -126,24 +132,78 @@ class _Committed:
                     self.high[operation.group, key].add(operation.invoked, operation.time_invoked, to)
 
 
+class _Answer(NamedTuple):
+    """What was told of one key; nothing committed is -1."""
+
+    operation: Operation
+    key: int
+    offset: int
+
+
+class _FormerCoordinators:
+    """Which answers may be those of a broker that had not heard yet that another one coordinates the group.
+
+    Kafka's answers to OffsetFetch come out of the coordinator's memory, and it asks nobody whether it still is one.
+    """
+
+    def __init__(self, history: History, committed: _Committed, answers: Sequence[_Answer]) -> None:
+        self._committed = committed
+        self._answers = answers
+        self._faults: list[tuple[int, int]] = []  # from when until when they, and what comes of them, lasted
+        for line in history.faults:
+            time = history.times[line["index"]]
+            if line["value"]["begins"]:
+                self._faults.append((time, NEVER))
+            elif self._faults:
+                self._faults[-1] = (self._faults[-1][0], time + _FORMER_NS)
+
+    def label(self, answer: _Answer, newer: int) -> str:
+        """Return "old" if the offset was committed before ``newer``, of late, and ``newer`` was told afterwards.
+
+        So nothing was lost, and nothing told but what had been so: who never tells it again, tells none, or tells what
+        has not been so for longer than it takes to hear of another coordinator, has lost it.
+        """
+        operation, key, offset = answer
+        of = (operation.group, key)
+        was = self._committed.low[of].before_time(operation.time_invoked - _FORMER_NS)
+        is_old = (
+            any(begun <= operation.time and operation.time_invoked <= over for begun, over in self._faults)
+            and self._committed.high[of].has_before_line(operation.invoked, offset)
+            and (was is None or was.offset <= offset)
+            and any(
+                other.operation.invoked > operation.completed and other.offset >= newer
+                for other in self._answers
+                if (other.operation.group, other.key) == of
+            )
+        )
+        return "old" if is_old else ""
+
+
 def committed_offsets(versions: Versions) -> Iterator[Finding]:
     """Find commits that were forgotten, went back, or were resumed beyond (HIS-37)."""
     committed, untold = _Committed(versions), Untold(versions)
     told: dict[tuple[str | None, int], _Series] = defaultdict(_Series)
-    for operation in versions.history.operations:
-        if operation.f == "committed" and operation.type == OK:
-            for key, offset in operation.value.items():
-                of = (operation.group, key)
-                at = -1 if offset is None else offset
-                low = committed.low[of].before_line(operation.invoked)
-                if low is not None and at < low.offset:
-                    text = f"group {operation.group} had committed {low.offset} of key {key}; then {offset} was told"
-                    yield Finding("commit-lost", key, text, (operation.completed, low.line))
-                before = told[of].before_line(operation.invoked)
-                if before is not None and at < before.offset:
-                    text = f"of group {operation.group} and key {key} {before.offset} was told, then {offset}"
-                    yield Finding("commit-backwards", key, text, (operation.completed, before.line))
-                told[of].add(operation.completed, operation.time, at)
+    answers = [
+        _Answer(operation, key, -1 if offset is None else offset)
+        for operation in versions.history.operations
+        if operation.f == "committed" and operation.type == OK
+        for key, offset in operation.value.items()
+    ]
+    former = _FormerCoordinators(versions.history, committed, answers)
+    for answer in answers:
+        operation, key, at = answer
+        of = (operation.group, key)
+        shown = "nothing" if at < 0 else at
+        low = committed.low[of].before_line(operation.invoked)
+        if low is not None and at < low.offset:
+            text = f"group {operation.group} had committed {low.offset} of key {key}; then {shown} was told"
+            yield Finding("commit-lost", key, text, (operation.completed, low.line), former.label(answer, low.offset))
+        before = told[of].before_line(operation.invoked)
+        if before is not None and at < before.offset:
+            text = f"of group {operation.group} and key {key} {before.offset} was told, then {shown}"
+            lines = (operation.completed, before.line)
+            yield Finding("commit-backwards", key, text, lines, former.label(answer, before.offset))
+        told[of].add(operation.completed, operation.time, at)
     for resume in resumes(versions):
         yield from _judged(versions, committed, untold, resume)
 

@@ -327,6 +327,65 @@ def test_commits_that_no_broker_had_synced_may_be_lost_whenever_that_is_seen(
     assert bool(verdict.unallowed) is not allowed
 
 
+_OLD_NS = 30_000_000_000
+
+
+@pytest.mark.spec("HIS-37", "HIS-40")
+@pytest.mark.parametrize(
+    ("text", "fault", "later_ns", "kinds", "allowed"),
+    [
+        ("0 o x:7 ; 0 o x:10 ; 1 committed x:7 ; 2 committed x:10", (0, 9), 0, "commit-lost", True),
+        ("0 o x:7 ; 0 o x:10 ; 1 committed x:7 ; 2 committed x:12", (0, 2), 0, "commit-lost", True),
+        ("0 o x:7 ; 0 o x:10 ; 1 committed x:7 ; 2 committed x:10", None, 0, "commit-lost", False),
+        ("0 o x:7 ; 0 o x:10 ; 1 committed x:7 ; 2 committed x:10", (6, 7), 0, "commit-lost", False),  # begun later
+        ("0 o x:7 ; 0 o x:10 ; 1 committed x:7 ; 2 committed x:10", (0, 3), _OLD_NS - 1000, "commit-lost", True),
+        ("0 o x:7 ; 0 o x:10 ; 1 committed x:7 ; 2 committed x:10", (0, 2), _OLD_NS - 1000, "commit-lost", False),
+        ("0 o x:7 ; 0 o x:10 ; 1 committed x:7 ; 2 committed x:10", (0, 9), _OLD_NS - 1000, "commit-lost", True),
+        ("0 o x:7 ; 0 o x:10 ; 1 committed x:7 ; 2 committed x:10", (0, 9), _OLD_NS, "commit-lost", False),
+        ("0 o x:7 ; 0 o x:10 ; 1 committed x:7", (0, 9), 0, "commit-lost", False),  # never told again
+        ("0 o x:7 ; 0 o x:10 ; 1 committed x:7 ∥ 2 committed x:10", (0, 9), 0, "commit-lost", False),
+        ("0 o x:7 ; 0 o x:10 ; 1 committed x:7 ; 2 committed x:9", (0, 9), 0, "commit-lost", False),
+        ("0 o x:7 ; 0 o x:10 ; 1 committed x:8 ; 2 committed x:10", (0, 9), 0, "commit-lost", False),  # never was
+        ("0 o x:10 ; 1 committed x:7 ; 2 committed x:10 ; 0 o x:7", (0, 9), 0, "commit-lost", False),  # was not yet
+        ("0 o x:7 ; 0 o x:10 ; 1 committed x:none ; 2 committed x:10", (0, 9), 0, "commit-lost", False),
+        (
+            "0 o x:7 ; 0i o x:10 ; 1 committed x:10 ; 1 committed x:7 ; 2 committed x:10",
+            (0, 9),
+            0,
+            "commit-backwards",
+            True,
+        ),
+        ("0 o x:7 ; 0i o x:10 ; 1 committed x:10 ; 1 committed x:7", (0, 9), 0, "commit-backwards", False),
+    ],
+)
+def test_a_former_coordinator_may_tell_what_was_committed_of_late_if_it_is_told_again(
+    text: str, fault: tuple[int, int] | None, later_ns: int, kinds: str, allowed: bool
+) -> None:
+    """A step of faults lasts from one line to another; answers are asked for ``later_ns`` later than they stand there."""
+    seen = history(text, {number: {"group": "g"} for number in range(5)})
+    for operation in seen.operations:
+        if operation.f == "committed":
+            operation.time_invoked += later_ns
+            operation.time += later_ns
+    seen.times.extend(range(seen.times[-1], seen.times[-1] + 10))
+    faults = () if fault is None else zip(fault, (True, False), strict=True)
+    lines: list[Mapping[str, Any]] = [
+        {"index": line, "value": {"step": 0, "begins": begins, "faults": ["expire 1"]}} for line, begins in faults
+    ]
+    verdict = judge(seen._replace(faults=lines))
+    assert verdict.kinds() == {kinds}
+    assert bool(verdict.unallowed) is not allowed
+
+
+@pytest.mark.spec("HIS-37", "HIS-40")
+def test_who_resumes_below_what_was_committed_is_not_excused_by_a_former_coordinator() -> None:
+    event = {"what": "assigned", "keys": [0], "generation": 5, "time": 6000}
+    in_group = {number: {"group": "g", **({"rebalance": [event]} if number == 2 else {})} for number in range(4)}
+    seen = history("0 o x:7 ; 0 o x:10 ; 1 p x:a@7 ; 2 committed x:10", in_group)
+    verdict = judge(seen._replace(faults=_fault("expire 1", 9)[:1]))
+    assert "commit-lost" in {anomaly.kind for anomaly in verdict.unallowed}
+
+
 @pytest.mark.spec("HIS-40")
 def test_brokers_of_a_run_sync_each_batch_or_none_by_time() -> None:
     """So nothing is between: what a power cut of all may take is what was acknowledged before it, or nothing."""
