@@ -129,7 +129,7 @@ class Upkeep:
         eventually(is_told, f"the ends of keys {keys}", _PATIENCE_S)
         offsets = {key: (start + end) // 2 for key, (start, end) in told.items()}
         self._writer.write(self._process, "invoke", "delete", offsets)
-        kind = OK if _deleted(self._stage.bootstrap, offsets) else INFO
+        kind = OK if delete_below(self._stage.bootstrap, offsets) else INFO
         over: dict[str, Any] = {} if kind == OK else {"end": True}
         self._writer.write(self._process, kind, "delete", offsets, **over)
         self._process += bool(over)
@@ -223,7 +223,7 @@ def forget_group(bootstrap: str, group: str) -> None:
         client.delete_consumer_groups([group], request_timeout=_TIMEOUT_S)[group].result()
 
 
-def _deleted(bootstrap: str, offsets: dict[int, int]) -> bool:
+def delete_below(bootstrap: str, offsets: dict[int, int]) -> bool:
     """Delete what lies below; tell whether all was answered."""
     client = _admin(bootstrap)
     asked = [TopicPartition(topic_of(key), partition_of(key), offset) for key, offset in offsets.items()]

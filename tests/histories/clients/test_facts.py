@@ -117,6 +117,25 @@ def test_ends_commits_and_batches_are_those_of_the_log(
 
 
 @pytest.mark.spec("HIS-12")
+def test_batches_tell_which_of_two_producers_of_one_id_wrote_them(
+    kafka_broker: EmbeddedCluster, new_topic: Callable[[], int]
+) -> None:
+    """The second one has the first one's producer id, and its epoch is one higher."""
+    x, bootstrap = new_topic(), kafka_broker.bootstrap
+    for value in (1, 2):
+        writer = Client(bootstrap, Cell("assign", "transactional"), value, transactional_id=topic_of(x), patient=True)
+        try:
+            writer.begin()
+            assert send(writer, (x, value)) == [2 * value - 2]
+            assert writer.commit_transaction().type == OK
+        finally:
+            writer.close()
+    batches = facts.read_batches(bootstrap, [x], facts.ask_ends(bootstrap, [x]))[x]
+    assert len({batch[2] for batch in batches}) == 1
+    assert [batch[3] for batch in batches] == [0, 0, 1, 1]  # a value and a marker each
+
+
+@pytest.mark.spec("HIS-12")
 def test_where_records_were_deleted_a_log_starts_behind_them(
     kafka_broker: EmbeddedCluster, new_topic: Callable[[], int], tmp_path: Path
 ) -> None:
