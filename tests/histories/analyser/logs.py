@@ -56,16 +56,17 @@ def duplicates(versions: Versions) -> Iterator[Finding]:
             batches.update(operation.value)
     for key, order in sorted(versions.orders.items()):
         for value, offsets in sorted(order.repeated.items()):
-            label = _label(batches.get(key), offsets)
+            label = _label(batches.get(key), offsets, compacted=versions.compacted)
             text = f"{value} lies at {' and '.join(map(str, offsets))} of key {key} ({label})"
             yield Finding("duplicate", key, text, versions.witnesses(key, value), label)
 
 
-def _label(batches: list[list[int]] | None, offsets: list[int]) -> str:
-    held = [next((b for b in batches or () if b[0] <= offset <= b[1]), None) for offset in offsets]
-    if any(batch is None for batch in held):
+def _label(batches: list[list[int]] | None, offsets: list[int], *, compacted: bool) -> str:
+    found = [next((b for b in batches or () if b[0] <= offset <= b[1]), None) for offset in offsets]
+    held = [batch for batch in found if batch is not None]
+    if len(held) < len(found) and not (compacted and len(found) == 2 and found[0] is None and _begins_anew(held)):
         return "unlabelled"
-    copies = [(batch[2], batch[3]) for batch in held if batch is not None]
+    copies = [(batch[2], batch[3]) for batch in held]
     if any(producer == -1 for producer, _ in copies):
         return "no producer id"
     if len({producer for producer, _ in copies}) > 1:
@@ -73,7 +74,16 @@ def _label(batches: list[list[int]] | None, offsets: list[int]) -> str:
     epochs = [epoch for _, epoch in copies]
     if not all(a < b for a, b in itertools.pairwise(epochs)):
         return "same epoch"
-    return "renumbered in a transaction" if any(batch[5] for batch in held if batch is not None) else "renumbered"
+    return "renumbered in a transaction" if any(batch[5] for batch in held) else "renumbered"
+
+
+def _begins_anew(held: list[list[int]]) -> bool:
+    """Tell whether a producer's later epoch begins with the only batch of a copy that is left.
+
+    The other copy has the same record key, so that compaction takes it. What the client had sent in an epoch before, and was
+    not told of, comes first in the next one; a broker that took a batch twice would rarely have taken that one.
+    """
+    return any(epoch > 0 and sequence == 0 for _, _, _, epoch, sequence, *_ in held)
 
 
 def lost_writes(versions: Versions) -> Iterator[Finding]:

@@ -45,20 +45,26 @@ def duplicates(facts: Facts) -> Iterator[Found]:
 
 def _label(facts: Facts, key: int, offsets: list[int]) -> str:
     told = facts.last_told("batches", key)
-    copies, in_transaction = [], False
+    copies, in_transaction, gone = [], False, []
     for offset in offsets:
-        for base, last, producer, epoch, _, transactional, _ in told.value[key] if told else ():
+        for base, last, producer, epoch, sequence, transactional, _ in told.value[key] if told else ():
             if base <= offset <= last:
-                copies.append((producer, epoch))
+                copies.append((producer, epoch, sequence))
                 in_transaction |= transactional
                 break
         else:
+            gone.append(offset)
+    if gone:
+        if not (facts.compacted and len(offsets) == 2 and gone == offsets[:1]):
             return "unlabelled"
-    if any(producer == -1 for producer, _ in copies):
+        ((_, epoch, sequence),) = copies
+        if epoch == 0 or sequence != 0:  # else it begins what its producer sent anew
+            return "unlabelled"
+    if any(producer == -1 for producer, _, _ in copies):
         return "no producer id"
-    if len({producer for producer, _ in copies}) > 1:
+    if len({producer for producer, _, _ in copies}) > 1:
         return "another producer"
-    if not all(one < other for (_, one), (_, other) in pairwise(copies)):
+    if not all(one < other for (_, one, _), (_, other, _) in pairwise(copies)):
         return "same epoch"
     return "renumbered in a transaction" if in_transaction else "renumbered"
 
