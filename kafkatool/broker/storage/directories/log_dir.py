@@ -61,6 +61,7 @@ class LogDir:
         self._writing = threading.Lock()  # two threads must not write one checkpoint at a time
         self._was_clean = (path / CLEAN_MARKER).exists()
         self._is_boot_noted = False
+        self._written_log_starts: dict[TopicPartition, int] | None = None
 
     def partitions(self) -> Iterator[tuple[TopicPartition, Path]]:
         """Yield the partition directories. Raises StorageError for one that is none of ours (BRK-145)."""
@@ -237,13 +238,17 @@ class LogDir:
                 log.warning("%s: not noted that nothing lacks in it: %s", self.path, e)
 
     def write_log_starts(self) -> None:
-        """Checkpoint the log starts that the segments do not show (BRK-141). Raises OSError."""
+        """Checkpoint the log starts that the segments do not show, if others than the last time (BRK-141). Raises OSError.
 
-        def raised() -> dict[TopicPartition, int]:
+        Followers ask for it whenever a leader's log begins later: where retention took whole segments nothing is to be done.
+        """
+        with self._writing:
             starts = ((one, one.log_start_offset) for one in self.logs)
-            return {one.partition: start for one, start in starts if start > one.segments.first.base_offset}
-
-        self._write(LOG_START_OFFSETS, raised)
+            raised = {one.partition: start for one, start in starts if start > one.segments.first.base_offset}
+            if raised != self._written_log_starts:
+                self._written_log_starts = None  # a write that fails leaves who knows what
+                write_offsets(self.path / LOG_START_OFFSETS, raised)
+                self._written_log_starts = raised
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Checkpoint those of the partitions with a log here (BRK-80). Raises OSError."""

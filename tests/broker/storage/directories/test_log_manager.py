@@ -8,11 +8,13 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from kafkatool.broker.runtime.scheduler import ScheduledTask, Scheduler
 from kafkatool.broker.storage.checkpoint import LOG_START_OFFSETS, read_offsets
+from kafkatool.broker.storage.directories import log_dir
 from kafkatool.broker.storage.directories.log_dir import LogDir
 from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.broker.storage.directories.topic_identity import Judgement, TopicIdentity
@@ -715,6 +717,38 @@ def test_an_older_checkpoint_takes_no_newer_ones_place(start: Start) -> None:
     directory._writing = _Overtaken(directory._writing, cut)  # type: ignore[assignment]  # noqa: SLF001
     directory.write_log_starts()
     assert read_offsets(directory.path / LOG_START_OFFSETS) == {_A: 8}
+
+
+@pytest.mark.spec("BRK-141")
+def test_log_starts_are_written_when_they_are_others_and_again_after_a_write_that_failed(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Followers ask for it with each log start that their leader raised: most of these the segments show."""
+    manager = start()
+    log = manager.get_or_create(_A)
+    for _ in range(3):
+        log.append_as_leader(batch(9), 2)
+    log.high_watermark = 27
+    (directory,) = manager._dirs  # noqa: SLF001
+    file = directory.path / LOG_START_OFFSETS
+
+    def written() -> bool:
+        before = file.stat().st_ino if file.exists() else None
+        manager.write_log_starts()
+        return file.stat().st_ino != before
+
+    assert written()
+    assert not written()
+    log.advance_log_start(4)
+    assert written()
+    assert not written()
+    log.advance_log_start(12)
+    with monkeypatch.context() as failing:
+        failing.setattr(log_dir, "write_offsets", Mock(side_effect=OSError))
+        with pytest.raises(OSError):
+            directory.write_log_starts()
+    assert written()
+    assert read_offsets(file) == {_A: 12}
 
 
 @pytest.mark.spec("BRK-141", "BRK-142")
