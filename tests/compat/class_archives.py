@@ -1,4 +1,4 @@
-"""Class-data archives of real Kafka's JVMs: a start, of a broker or of a tool, takes half of its CPU by one.
+"""Class-data archives of real Kafka's JVMs: by one a start, of a broker or of a tool, takes two thirds of its CPU.
 
 The first broker of a version writes down which classes it loads; when it has ended the archive is made of them, once for
 that version and Java (`core.class_data`). Tools load most of the same classes.
@@ -24,25 +24,29 @@ def options(version: str, libraries: Path) -> list[str]:
 
 def options_of_a_broker(version: str, libraries: Path, directory: Path) -> list[str]:
     """Return these; without an archive those by which the first broker of a directory writes its classes there."""
-    known, listed = options(version, libraries), directory / _LIST
-    if known or listed.exists():
+    known = options(version, libraries)
+    if known or are_listed(directory):
         return known
-    listed.touch()
-    return [f"-XX:DumpLoadedClassList={listed}"]
+    (directory / _LIST).touch()
+    return [f"-XX:DumpLoadedClassList={directory / _LIST}"]
+
+
+def are_listed(directory: Path) -> bool:
+    """Tell whether a broker wrote its classes there."""
+    return (directory / _LIST).exists()
 
 
 def make(version: str, libraries: Path, directory: Path, java: Sequence[str]) -> None:
-    """Make the archive, if a broker that has ended wrote its classes into the directory.
+    """Make the archive, if there is none, of the classes that a broker wrote into the directory before it ended.
 
     ``java`` is the command line of a broker up to its class. Without an archive all is as it was, only slower.
     """
-    listed = directory / _LIST
     archive = _archive(version, libraries)
-    if not listed.exists() or class_data.usable(archive):
+    if class_data.usable(archive):
         return
 
     def list_classes(_: Path, classes: Path) -> None:
-        whole = listed.read_bytes().rpartition(b"\n")[0]  # it may have been killed amid a line
+        whole = (directory / _LIST).read_bytes().rpartition(b"\n")[0]  # it may have been killed amid a line
         classes.write_bytes(whole + b"\n")
 
     with suppress(OSError, subprocess.SubprocessError):

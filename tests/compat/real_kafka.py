@@ -141,7 +141,8 @@ class RealKafka:
             process.kill()
             process.wait(STOP_TIMEOUT_S)
         self._processes.clear()
-        class_archives.make(self.version, libraries(self.version), self._directory, self._java_line("384m"))
+        if class_archives.are_listed(self._directory):
+            class_archives.make(self.version, libraries(self.version), self._directory, self._java_line("384m"))
 
     def stop_broker(self, broker: int) -> None:
         """Controlled shutdown; returns when the process has ended. AssertionError with where it stands if it does not."""

@@ -149,13 +149,17 @@ class _FormerCoordinators:
     def __init__(self, history: History, committed: _Committed, answers: Sequence[_Answer]) -> None:
         self._committed = committed
         self._answers = answers
+        begun: dict[int, int] = {}
         self._faults: list[tuple[int, int]] = []  # from when until when they, and what comes of them, lasted
         for line in history.faults:
-            time = history.times[line["index"]]
+            step, time = line["value"]["step"], history.times[line["index"]]
+            if not isinstance(step, int):
+                continue  # what an administrator does to topics and groups moves no coordinator
             if line["value"]["begins"]:
-                self._faults.append((time, NEVER))
-            elif self._faults:
-                self._faults[-1] = (self._faults[-1][0], time + _FORMER_NS)
+                begun[step] = time
+            elif step in begun:
+                self._faults.append((begun.pop(step), time + _FORMER_NS))
+        self._faults += [(time, NEVER) for time in begun.values()]
 
     def label(self, answer: _Answer, newer: int) -> str:
         """Return "old" if the offset was committed before ``newer``, of late, and ``newer`` was told afterwards.

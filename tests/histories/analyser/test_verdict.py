@@ -378,6 +378,35 @@ def test_a_former_coordinator_may_tell_what_was_committed_of_late_if_it_is_told_
 
 
 @pytest.mark.spec("HIS-37", "HIS-40")
+@pytest.mark.parametrize(
+    ("told", "allowed"),
+    [
+        ([(1, True)], True),
+        ([(1, True), (1, False)], False),
+        ([(1, True), (2, True), (2, False)], True),
+        ([(1, True), (2, True), (1, False), (2, False)], False),
+        ([(1, True), ("upkeep of x", True), (1, False)], False),
+        ([("upkeep of x", True)], False),
+        ([(1, False)], False),
+    ],
+)
+def test_a_step_of_faults_ends_by_its_own_line_and_chores_are_no_faults(
+    told: list[tuple[int | str, bool]], allowed: bool
+) -> None:
+    """They begin and end with the first line, and the answer is asked for more than 30 s later."""
+    seen = history("0 o x:7 ; 0 o x:10 ; 1 committed x:7 ; 2 committed x:10", {n: {"group": "g"} for n in range(4)})
+    for operation in seen.operations[1:]:  # the newer one was committed of late
+        operation.time_invoked += _OLD_NS
+        operation.time += _OLD_NS
+    lines: list[Mapping[str, Any]] = [
+        {"index": 0, "value": {"step": step, "begins": begins, "faults": ["expire 1"]}} for step, begins in told
+    ]
+    verdict = judge(seen._replace(faults=lines))
+    assert verdict.kinds() == {"commit-lost"}
+    assert bool(verdict.unallowed) is not allowed
+
+
+@pytest.mark.spec("HIS-37", "HIS-40")
 def test_who_resumes_below_what_was_committed_is_not_excused_by_a_former_coordinator() -> None:
     event = {"what": "assigned", "keys": [0], "generation": 5, "time": 6000}
     in_group = {number: {"group": "g", **({"rebalance": [event]} if number == 2 else {})} for number in range(4)}
