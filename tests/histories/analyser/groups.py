@@ -152,7 +152,7 @@ class _FormerCoordinators:
         begun: dict[int, int] = {}
         self._faults: list[tuple[int, int]] = []  # from when until when they, and what comes of them, lasted
         for line in history.faults:
-            step, time = line["value"]["step"], history.times[line["index"]]
+            step, time = line["value"].get("step"), history.times[line["index"]]
             if not isinstance(step, int):
                 continue  # what an administrator does to topics and groups moves no coordinator
             if line["value"]["begins"]:
