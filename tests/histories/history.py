@@ -134,6 +134,22 @@ class History(NamedTuple):
         options: Mapping[str, Any] = self.header["options"]
         return options
 
+    def fault_spans(self, named: Callable[[Mapping[str, Any]], Iterable[object]]) -> list[tuple[int | None, int]]:
+        """Return from when until when faults were under way; ``named`` tells by which names a line's begin and end.
+
+        None: nobody told when it began; NEVER: nor that it ended.
+        """
+        begun: dict[object, int] = {}
+        spans: list[tuple[int | None, int]] = []
+        for line in self.faults:
+            at = self.times[line["index"]]
+            for name in named(line["value"]):
+                if line["value"]["begins"]:
+                    begun.setdefault(name, at)
+                else:
+                    spans.append((begun.pop(name, None), at))
+        return [*spans, *((at, NEVER) for at in begun.values())]
+
 
 @contextmanager
 def collector_off() -> Iterator[None]:

@@ -2,8 +2,8 @@
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from tests.histories.analyser.versions import Finding, Versions
 from tests.histories.history import ASSIGNING, FAIL, NEVER, OK, Commit, History, Operation, Poll, Process, Rebalance
@@ -140,6 +140,12 @@ class _Answer(NamedTuple):
     offset: int
 
 
+def _step(told: Mapping[str, Any]) -> Iterable[object]:
+    """Name a step of faults; what an administrator does to topics and groups is none, and moves no coordinator."""
+    step = told.get("step")
+    return (step,) if isinstance(step, int) else ()
+
+
 class _FormerCoordinators:
     """Which answers may be those of a broker that had not heard yet that another one coordinates the group.
 
@@ -149,17 +155,9 @@ class _FormerCoordinators:
     def __init__(self, history: History, committed: _Committed, answers: Sequence[_Answer]) -> None:
         self._committed = committed
         self._answers = answers
-        begun: dict[int, int] = {}
-        self._faults: list[tuple[int, int]] = []  # from when until when they, and what comes of them, lasted
-        for line in history.faults:
-            step, time = line["value"].get("step"), history.times[line["index"]]
-            if not isinstance(step, int):
-                continue  # what an administrator does to topics and groups moves no coordinator
-            if line["value"]["begins"]:
-                begun[step] = time
-            elif step in begun:
-                self._faults.append((begun.pop(step), time + _FORMER_NS))
-        self._faults += [(time, NEVER) for time in begun.values()]
+        self._faults = [  # and what comes of them
+            (begun, end + _FORMER_NS) for begun, end in history.fault_spans(_step) if begun is not None
+        ]
 
     def label(self, answer: _Answer, newer: int) -> str:
         """Return "old" if the offset was committed before ``newer``, of late, and ``newer`` was told afterwards.

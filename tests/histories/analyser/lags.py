@@ -181,17 +181,8 @@ class _Quiet:
     """When no fault was under way. One whose end is not told has none."""
 
     def __init__(self, history: History) -> None:
-        begun: dict[str, int] = {}
-        spans = []
-        for line in history.faults:
-            at = history.times[line["index"]]
-            for fault in line["value"]["faults"]:
-                if line["value"]["begins"]:
-                    begun.setdefault(fault, at)
-                else:
-                    spans.append((begun.pop(fault, at), at))
-        spans += [(at, NEVER) for at in begun.values()]
-        self._begins = sorted(at for at, _ in spans)
+        spans = history.fault_spans(lambda told: told["faults"])
+        self._begins = sorted(end if begun is None else begun for begun, end in spans)
         self._ends = sorted(at for _, at in spans)
 
     def between(self, start: int, end: int) -> bool:
