@@ -41,16 +41,13 @@ def make(version: str, libraries: Path, directory: Path, java: Sequence[str]) ->
 
     ``java`` is the command line of a broker up to its class. Without an archive all is as it was, only slower.
     """
-    archive = _archive(version, libraries)
-    if class_data.usable(archive):
-        return
 
     def list_classes(_: Path, classes: Path) -> None:
         whole = (directory / _LIST).read_bytes().rpartition(b"\n")[0]  # it may have been killed amid a line
         classes.write_bytes(whole + b"\n")
 
     with suppress(OSError, subprocess.SubprocessError):
-        class_data.make(archive, list_classes, java)
+        class_data.make(_archive(version, libraries), list_classes, java)
 
 
 def _archive(version: str, libraries: Path) -> Path:

@@ -7,7 +7,7 @@ from typing import Final
 
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ClusterIdZnode
-from tests.compat.real_kafka import RealKafka, libraries
+from tests.compat.real_kafka import BROKER, RealKafka
 from tests.ports import free_port
 
 VERSION: Final = "3.9.1"
@@ -75,7 +75,7 @@ class MigratingKafka(RealKafka):
             older = () if metadata_version is None else ("-r", metadata_version)
             done = self.tool("kafka.tools.StorageTool", "format", "-t", str(cluster_id), "-c", str(config), *older)
             assert done.returncode == 0, done.stdout + done.stderr
-        self._spawn("controller", self._java("kafka.Kafka", [str(config)], heap="256m"))
+        self._spawn("controller", self._java(BROKER, [str(config)], heap="256m"))
         self._wait_port("controller", self._controller_port)
 
     def stop_controller(self, *, for_good: bool = False) -> None:
@@ -116,8 +116,11 @@ class MigratingKafka(RealKafka):
                 **self._own.get(broker, {}),
             },
         )
-        java = self._java("kafka.Kafka", [str(config)], heap=self._heap)
-        java[java.index("-cp") + 1] = f"{libraries(self._releases.get(broker, VERSION))}/*"
+        release = self._releases.get(broker, VERSION)
+        if release == VERSION:
+            java = self._java(BROKER, [str(config)], heap=self._heap)
+        else:
+            java = [*self._java_line(release, self._heap), BROKER, str(config)]
         self._spawn(f"broker-{broker}", java)
 
     def _write(self, name: str, properties: dict[str, object]) -> Path:

@@ -54,7 +54,8 @@ SCALA: Final = {
 }
 ZOOKEEPER_CLIENT: Final = dict.fromkeys(("2.0.1", "2.1.1", "2.2.2", "2.3.1"), "3.4.10")
 """Instead of their own, 3.4.13 and 3.4.14, which take no address that a Java from 14 on writes "host/<unresolved>:port"."""
-_BROKER: Final = "kafka.Kafka"
+BROKER: Final = "kafka.Kafka"
+"""The class of a broker, and of a controller."""
 START_TIMEOUT_S: Final = 300
 STOP_TIMEOUT_S: Final = 180
 
@@ -142,7 +143,8 @@ class RealKafka:
             process.wait(STOP_TIMEOUT_S)
         self._processes.clear()
         if class_archives.are_listed(self._directory):
-            class_archives.make(self.version, libraries(self.version), self._directory, self._java_line("384m"))
+            line = self._java_line(self.version, "384m")
+            class_archives.make(self.version, libraries(self.version), self._directory, line)
 
     def stop_broker(self, broker: int) -> None:
         """Controlled shutdown; returns when the process has ended. AssertionError with where it stands if it does not."""
@@ -248,17 +250,17 @@ class RealKafka:
         }
         config = self._directory / f"broker-{broker}.properties"
         config.write_text("".join(f"{k}={v}\n" for k, v in properties.items()))
-        self._spawn(f"broker-{broker}", self._java(_BROKER, [str(config)], heap="384m"))
+        self._spawn(f"broker-{broker}", self._java(BROKER, [str(config)], heap="384m"))
 
     def _java(self, main: str, args: Sequence[str], *, heap: str) -> list[str]:
         where = libraries(self.version)
-        if main == _BROKER:
+        if main == BROKER:
             faster = class_archives.options_of_a_broker(self.version, where, self._directory)
         else:
             faster = class_archives.options(self.version, where)
-        return [*self._java_line(heap), *faster, main, *args]
+        return [*self._java_line(self.version, heap), *faster, main, *args]
 
-    def _java_line(self, heap: str) -> list[str]:
+    def _java_line(self, version: str, heap: str) -> list[str]:
         """Return the command line up to a class, and what makes that one start faster."""
         logging = self._directory / "log4j.properties"
         logging.write_text(
@@ -272,7 +274,7 @@ class RealKafka:
             f"-Xmx{heap}",
             f"-Dlog4j.configuration=file:{logging}",
         ]
-        return [str(find_java().executable), *options, "-cp", f"{libraries(self.version)}/*"]
+        return [str(find_java().executable), *options, "-cp", f"{libraries(version)}/*"]
 
     def _spawn(self, name: str, command: Sequence[str]) -> None:
         with (self._directory / f"{name}.out").open("ab") as sink:
@@ -342,7 +344,7 @@ class KraftKafka(RealKafka):
 
     def _spawn_broker(self, broker: int) -> None:
         config = self._write_properties(broker)
-        self._spawn(f"broker-{broker}", self._java(_BROKER, [str(config)], heap="384m"))
+        self._spawn(f"broker-{broker}", self._java(BROKER, [str(config)], heap="384m"))
 
     def _write_properties(self, broker: int) -> Path:
         voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in self._controllers.items())

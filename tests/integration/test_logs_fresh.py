@@ -16,7 +16,7 @@ from kafkatool.core.statelog.sources.files import open_logs
 from kafkatool.core.statelog.sources.spool import spool
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
-from tests.compat.real_kafka import RealKafka, require, versions
+from tests.compat.real_kafka import BROKER, RealKafka, require, versions
 from tests.core.statelog.logs import InProcess, observations_of
 from tests.steady import STEADY
 from tests.waiting import eventually
@@ -34,7 +34,7 @@ class LoggingKafka(RealKafka):
 
     def _java(self, main: str, args: Sequence[str], *, heap: str) -> list[str]:
         command = super()._java(main, args, heap=heap)
-        if main != "kafka.Kafka":
+        if main != BROKER:
             return command
         broker = int(Path(args[0]).stem.removeprefix("broker-"))
         logging = self._directory / f"log4j-{broker}.properties"
