@@ -1,6 +1,7 @@
 """A cluster whose every wire can be cut: each broker is reached, and reaches ZooKeeper, through a proxy of its own."""
 
 import contextlib
+import math
 import os
 import random
 import signal
@@ -42,6 +43,7 @@ _DRIFT = 0.2
 _SLOW_SYNC_S = (0.1, 5.0)
 _FAILING_WRITES = 200
 _FAILING_WRITES_OF_ONE = 5  # of one partition's, of which fewer come
+_RETIRED_S = 20.0  # for so long the writes to one partition are awaited that is to fail
 FLUSHED = MappingProxyType({"log.flush.interval.messages": "1"})
 """Options of brokers that sync each batch before they answer: what they acknowledged a power cut of all leaves."""
 
@@ -167,12 +169,7 @@ class World:
             case "slow disk" | "clock":
                 self.cluster.trouble(fault.broker, troubles_of(fault))
             case "failing disk":
-                self.cluster.trouble(fault.broker, self._failing(fault))
-                eventually(
-                    lambda: self._find_pid(fault.broker) is None,
-                    f"{fault.broker} to give up its failing disk",
-                    _PATIENCE_S,
-                )
+                self._fail_disk(fault)
             case "depose":
                 with contextlib.suppress(NoNodeError):
                     self.zk.delete("/controller")
@@ -282,6 +279,19 @@ class World:
             return troubles
         write = 1 + troubles.failing_write % _FAILING_WRITES_OF_ONE
         return troubles._replace(failing_write=write, failing_in=newest.parent.name)
+
+    def _fail_disk(self, fault: Fault) -> None:
+        self.cluster.trouble(fault.broker, self._failing(fault))
+        any_from = time.monotonic() + _RETIRED_S
+
+        def has_given_up() -> bool:
+            nonlocal any_from
+            if time.monotonic() > any_from:  # nobody writes to that partition any more
+                self.cluster.trouble(fault.broker, troubles_of(fault))
+                any_from = math.inf
+            return self._find_pid(fault.broker) is None
+
+        eventually(has_given_up, f"{fault.broker} to give up its failing disk", _PATIENCE_S)
 
     def _fill_disk(self, broker_id: int) -> None:
         data = self.cluster.files.data(broker_id)
