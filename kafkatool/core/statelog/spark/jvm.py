@@ -12,6 +12,8 @@ GATEWAY_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 SUBMIT_CLASS = "org.apache.spark.deploy.SparkSubmit"
 HEAP = ("-Xms128m", "-Xmx512m", "-Xmn48m")
 """The JVM only schedules, as rows stay in the Python workers: its garbage is collected early, and its memory stays small."""
+UNVERIFIED = ("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
+"""Classes are taken as they are."""
 
 OPENED_PACKAGES = (  # as org.apache.spark.launcher.JavaModuleOptions of Spark 4
     *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util"),

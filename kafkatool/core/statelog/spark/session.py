@@ -27,7 +27,7 @@ from kafkatool.core import class_data
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.java import find_java
 from kafkatool.core.statelog.spark.archive import archive_path, make_in_background
-from kafkatool.core.statelog.spark.jvm import SparkError, gateway_command, python_path
+from kafkatool.core.statelog.spark.jvm import UNVERIFIED, SparkError, gateway_command, python_path
 from kafkatool.core.statelog.spark.pyspark_private import (
     CONNECTION_FILE,
     connect,
@@ -109,7 +109,7 @@ class Spark(AbstractContextManager["Spark"]):
         self._java = find_java()
         self._archive = archive_path(self._java)
         self._with_archive = not jvm_options and class_data.usable(self._archive)
-        self.process = self._launch(jvm_options or class_data.options(self._archive if self._with_archive else None))
+        self.process = self._launch(jvm_options or self._class_options())
         self._closed = False
         for name in _PY4J_LOGS:
             logging.getLogger(name).addFilter(_not_of_py4j)
@@ -199,6 +199,16 @@ class Spark(AbstractContextManager["Spark"]):
         if came_up and self.announce and not self._with_archive and make_in_background(self._archive):
             self.announce(f"making {self._archive} in the background, once: kt logs starts faster with it")
 
+    def _class_options(self) -> list[str]:
+        """Return how the JVM loads classes: from the archive, else from jars.
+
+        Those of pyspark's own jars, where nobody named others, are not verified then: a first run starts sooner, and who
+        makes the archive after it verifies them.
+        """
+        if self._with_archive:
+            return class_data.options(self._archive)
+        return [*class_data.options(None), *(UNVERIFIED if self.local and not self._given else ())]
+
     def _launch(self, options: Sequence[str]) -> subprocess.Popen[bytes]:
         with self._log.open("wb") as log:
             return subprocess.Popen(
@@ -243,7 +253,7 @@ class Spark(AbstractContextManager["Spark"]):
         class_data.discard(self._archive)
         self._with_archive = False
         self._connection.unlink(missing_ok=True)
-        self.process = self._launch(class_data.options(None))
+        self.process = self._launch(self._class_options())
         return True
 
     @contextmanager

@@ -120,13 +120,41 @@ def test_the_processes_we_start_find_kafkatool() -> None:
     assert Path(kafkatool.__file__).parents[1] == Path(python_path().split(os.pathsep)[0])
 
 
-def test_a_jvm_that_does_not_come_up_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def be_java(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = tmp_path / "home" / "bin" / "java"
     java.parent.mkdir(parents=True)
-    java.write_text("#!/bin/sh\necho 'Error: no memory today' >&2\nexit 1\n")
+    java.write_text(f"#!/bin/sh\n{script}\nexit 1\n")
     java.chmod(0o755)
     (tmp_path / "home" / "release").write_text('JAVA_VERSION="17.0.1"\n')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+
+
+@pytest.mark.parametrize(
+    ("master", "settings", "archived", "verified"),
+    [
+        ("local[1]", {}, False, False),
+        ("local[1]", {}, True, True),
+        ("local[1]", {"spark.jars": "theirs.jar"}, False, True),
+        ("spark://127.0.0.1:1", {}, False, True),
+    ],
+)
+def test_classes_are_taken_unverified_where_all_are_of_pyspark_and_no_archive_has_them(
+    master: str,
+    settings: dict[str, str],
+    archived: bool,
+    verified: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    be_java(f'[ -e {tmp_path}/words ] || echo "$@" > {tmp_path}/words', tmp_path, monkeypatch)
+    monkeypatch.setattr("kafkatool.core.class_data.usable", lambda archive: archived)
+    with Spark(master, tmp_path, settings=settings) as spark, pytest.raises(SparkError, match="did not start"):
+        spark.map(refuse, [1])
+    assert ("-XX:-BytecodeVerificationRemote" not in (tmp_path / "words").read_text().split()) == verified
+
+
+def test_a_jvm_that_does_not_come_up_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    be_java("echo 'Error: no memory today' >&2", tmp_path, monkeypatch)
     with Spark("local[1]", tmp_path) as spark, pytest.raises(SparkError, match="did not start: Error: no memory today"):
         spark.map(refuse, [1])
 
