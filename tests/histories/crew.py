@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from tests.histories.clients import facts
-from tests.histories.clients.librdkafka import Cell, warnings_in
+from tests.histories.clients.client import Cell
+from tests.histories.clients.warnings import warnings_in
 from tests.histories.desk import Desk, Seat
 from tests.histories.workload import Keys, Worker
 from tests.histories.writer import HistoryWriter

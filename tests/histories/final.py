@@ -8,7 +8,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from kafkatool.core.errors import KafkatoolError
 from tests.histories.clients import facts
-from tests.histories.clients.librdkafka import Cell
+from tests.histories.clients.client import Cell
 from tests.histories.clients.values import decode_record, key_of, partition_of, topic_of
 from tests.histories.history import FAIL, OK
 from tests.histories.writer import HistoryWriter

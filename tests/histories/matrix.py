@@ -1,11 +1,12 @@
-"""The matrix: one cell a seed, and what brokers and topics of it are told."""
+"""The matrix: one cell a seed, who can play it, and what brokers and topics of it are told."""
 
 import random
 from collections.abc import Mapping
 from typing import Final
 
-from tests.histories.clients.librdkafka import Cell
+from tests.histories.clients.client import AIOKAFKA, KAFKA_PYTHON, LIBRDKAFKA, Cell
 
+CLIENTS: Final = (LIBRDKAFKA, AIOKAFKA, KAFKA_PYTHON)
 ON_PURPOSE: Final = 0.1  # of seeds may lose what was acknowledged: an analyser that finds nothing there is blind
 _SEGMENT_BYTES: Final = "12000"  # a key's 256 values fill a few
 
@@ -19,7 +20,25 @@ def cell_of(seed: int) -> Cell:
         "read_uncommitted" if chance.random() < 1 / 8 else "read_committed",
         cleanup=chance.choice(["delete", "compact"]),
     )
-    return unsafe(cell) if chance.random() < ON_PURPOSE else cell
+    if chance.random() < ON_PURPOSE:
+        return unsafe(cell)
+    return cell._replace(client=chance.choice(clients_of(cell)))
+
+
+def clients_of(cell: Cell) -> list[str]:
+    """Return whose recorders play this cell, whatever its client."""
+    return [client for client in CLIENTS if fitted(cell, client) == cell._replace(client=client)]
+
+
+def fitted(cell: Cell, client: str) -> Cell:
+    """Return the cell with that client, and with what its recorder does not do replaced by what it does."""
+    cell = cell._replace(client=client)
+    if client == AIOKAFKA and cell.transactional:
+        return cell._replace(via="assign")
+    if client == KAFKA_PYTHON:
+        guarantee = "idempotent" if cell.transactional else cell.guarantee
+        return cell._replace(via="assign", guarantee=guarantee, cleanup="delete")
+    return cell
 
 
 def unsafe(cell: Cell) -> Cell:

@@ -25,8 +25,9 @@ from tests.faults.schedule import Step
 from tests.faults.world import BROKERS
 from tests.histories import nemesis, workload
 from tests.histories.analyser.verdict import CLEAN, FOUND, Verdict, judge
-from tests.histories.clients import kafka_python, librdkafka, values
-from tests.histories.clients.librdkafka import Cell, warnings_in
+from tests.histories.clients import values
+from tests.histories.clients.client import LIBRDKAFKA, Cell
+from tests.histories.clients.warnings import warnings_in
 from tests.histories.crew import LEAVING_S, PROCESSES, Crew, Task
 from tests.histories.final import read_everything
 from tests.histories.frames.doors import Doors
@@ -35,7 +36,7 @@ from tests.histories.history import read_file
 from tests.histories.kept import plan as plans
 from tests.histories.kept.keeping import HISTORY, leave, register, steps_begun
 from tests.histories.kept.plan import WORKERS, Plan
-from tests.histories.matrix import broker_options, cell_of, safe, topic_configs, unsafe
+from tests.histories.matrix import CLIENTS, broker_options, cell_of, clients_of, fitted, safe, topic_configs, unsafe
 from tests.histories.upkeep import LONGEST_S, Upkeep
 from tests.histories.writer import Header, HistoryWriter
 
@@ -240,20 +241,24 @@ def end_if_frozen() -> None:
     threading.Thread(target=show_life, daemon=True).start()
 
 
-def _cell(given: argparse.Namespace) -> Cell:
-    """Return the seed's cell, with what was given instead. What may lose leaves nothing to choose but the isolation."""
+def chosen_cell(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Cell:
+    """Return the seed's cell, with what was given instead. What may lose leaves nothing to choose but isolation and client.
+
+    What was not given is as the client that was given needs it.
+    """
     cell = cell_of(given.seed)
     if given.isolation:
         cell = cell._replace(isolation=given.isolation)
     if given.losses == "may":
-        return unsafe(cell)
-    if given.losses or given.via or given.guarantee or given.cleanup:
-        cell = safe(cell)
-    return cell._replace(
-        via=given.via or cell.via,
-        guarantee=given.guarantee or cell.guarantee,
-        cleanup=given.cleanup or cell.cleanup,
-    )
+        return unsafe(cell)._replace(client=given.client or LIBRDKAFKA)
+    asked = {part: told for part in ("via", "guarantee", "cleanup", "client") if (told := getattr(given, part))}
+    if given.losses or asked:
+        cell = safe(cell)._replace(**asked)
+    if given.client:
+        cell = fitted(cell, given.client)
+        if any(getattr(cell, part) != told for part, told in asked.items()):
+            parser.error(f"{given.client}'s recorder does not play that; the nearest that it does: {cell}")
+    return cell if cell.client in clients_of(cell) else cell._replace(client=LIBRDKAFKA)
 
 
 def unused(text: str) -> Path:
@@ -267,7 +272,8 @@ def unused(text: str) -> Path:
     raise argparse.ArgumentTypeError(f"{text} is not empty: a run is kept in a directory of its own")
 
 
-def main() -> int:
+def arguments() -> argparse.ArgumentParser:
+    """Return the command line of ``scripts/history-run``."""
     parser = argparse.ArgumentParser(prog="scripts/history-run", description=__doc__)
     parser.add_argument(
         "--seed", type=int, default=random.randrange(1 << 32), help="decides cell, operations and faults"
@@ -291,13 +297,17 @@ def main() -> int:
     )
     parser.add_argument(
         "--client",
-        choices=(librdkafka.NAME, kafka_python.NAME),
-        default=librdkafka.NAME,
-        help="who works (%(default)s); kafka-python's are assigned their keys, of which none is compacted",
+        choices=CLIENTS,
+        help="likewise, who works: aiokafka's have no groups with transactions, kafka-python's neither, nor compaction",
     )
     parser.add_argument("--keep", type=unused, metavar="DIR", help="where to leave everything, clean or not")
     parser.add_argument("--schedule", type=Path, metavar="FILE", help="play this schedule.json of a run that was kept")
     parser.add_argument("--shrink", action="store_true", help="shrink at once what is not clean")
+    return parser
+
+
+def main() -> int:
+    parser = arguments()
     given = parser.parse_args()
     end_if_frozen()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # brokers end with who is told to
@@ -340,14 +350,9 @@ def main() -> int:
 
 def _planned(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Plan:
     """Return what the arguments and the seed decide; its steps are drawn as they come."""
-    if given.client == kafka_python.NAME:  # all that it does of these
-        given.via, given.cleanup = given.via or "assign", given.cleanup or "delete"
-    cell = _cell(given)._replace(client=given.client)
-    if cell.client == kafka_python.NAME and (cell.via, cell.transactional, cell.compacted) != ("assign", False, False):
-        parser.error(f"{cell}: kafka-python's are assigned their keys, without transactions and record keys")
     return Plan(
         given.seed,
-        cell,
+        chosen_cell(parser, given),
         given.operations,
         (),
         pause_s=given.pause,

@@ -12,7 +12,7 @@ from tests.histories import final
 from tests.histories.analyser.notation import HEADER
 from tests.histories.analyser.verdict import TOO_LITTLE, judge
 from tests.histories.clients import facts
-from tests.histories.clients.librdkafka import Cell
+from tests.histories.clients.client import Cell
 from tests.histories.clients.values import encode, partition_of, topic_of
 from tests.histories.history import OK, History, read_file
 from tests.histories.writer import HistoryWriter

@@ -16,8 +16,7 @@ from tests.histories import chores, last_phase, nemesis, upkeep
 from tests.histories import run as histories_run
 from tests.histories.analyser.verdict import Verdict
 from tests.histories.chores import Chore
-from tests.histories.clients import kafka_python
-from tests.histories.clients.librdkafka import Cell
+from tests.histories.clients.client import AIOKAFKA, KAFKA_PYTHON, Cell
 from tests.histories.clients.values import topic_of
 from tests.histories.frames.doors import Doors
 from tests.histories.frames.record import Record, read_frames
@@ -168,9 +167,15 @@ def test_of_each_kind_of_fault_there_is_a_run() -> None:
     [
         (Cell("assign", "idempotent"), 1),
         (Cell("subscribe", "transactional"), 0),
-        (Cell("assign", "idempotent", client=kafka_python.NAME), 1),  # it keeps fetch sessions
+        (Cell("assign", "idempotent", client=KAFKA_PYTHON), 1),  # it keeps fetch sessions
+        (Cell("subscribe", "idempotent", client=AIOKAFKA), 1),
     ],
-    ids=["a leader is killed", "transactions", "a leader of kafka-python's is killed"],
+    ids=[
+        "a leader is killed",
+        "transactions",
+        "a leader of kafka-python's is killed",
+        "a leader of aiokafka's is killed",
+    ],
 )
 @pytest.mark.spec("HIS-8", "HIS-9", "HIS-12", "HIS-42", "HIS-43", "HIS-45")
 def test_clients_of_our_brokers_see_nothing_that_is_not_allowed(tmp_path: Path, cell: Cell, steps: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from tests.histories.clients.librdkafka import Cell, Ended, Runs
+from tests.histories.clients.client import Cell, Ended, Runs
 from tests.histories.crew import PROCESSES
 from tests.histories.history import FAIL, INFO, OK, Process
 from tests.histories.workload import (

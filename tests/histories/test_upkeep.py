@@ -14,10 +14,11 @@ from tests.histories import nemesis, upkeep
 from tests.histories.analyser.notation import HEADER
 from tests.histories.chores import Chore, Kind, chores_of, moves_of
 from tests.histories.clients import facts
-from tests.histories.clients.librdkafka import Cell, Client
+from tests.histories.clients.client import AIOKAFKA, KAFKA_PYTHON, LIBRDKAFKA, Cell
+from tests.histories.clients.librdkafka import Librdkafka
 from tests.histories.clients.values import topic_of
 from tests.histories.history import OK, RECORD_KEYS, read_file
-from tests.histories.matrix import broker_options, cell_of, safe, topic_configs, unsafe
+from tests.histories.matrix import CLIENTS, broker_options, cell_of, clients_of, fitted, safe, topic_configs, unsafe
 from tests.histories.run import await_all, header
 from tests.histories.upkeep import FORCING, Upkeep
 from tests.histories.workload import Keys
@@ -87,6 +88,34 @@ def test_a_cell_is_drawn_by_its_seed_with_each_part_as_often_as_it_should_come()
     assert len({(c.via, c.guarantee, c.isolation, c.cleanup) for c in ordinary}) == 2 * 3 * 2 * 2
 
 
+@pytest.mark.spec("HIS-13", "HIS-44")
+def test_a_seed_draws_one_of_the_clients_that_play_its_cell() -> None:
+    played: dict[tuple[str, str, str], Counter[str]] = {}
+    for cell in map(cell_of, _SEEDS):
+        assert cell.client in clients_of(cell)
+        if cell.acks == "all":
+            played.setdefault((cell.via, cell.guarantee, cell.cleanup), Counter())[cell.client] += 1
+    assert len(played) == 2 * 3 * 2
+    for (via, guarantee, cleanup), counts in played.items():
+        in_group_and_transactions = via == "subscribe" and guarantee == "transactional"
+        by_kafka_python = via == "assign" and guarantee != "transactional" and cleanup == "delete"
+        wanted = {LIBRDKAFKA} | ({AIOKAFKA} if not in_group_and_transactions else set())
+        wanted |= {KAFKA_PYTHON} if by_kafka_python else set()
+        assert counts.keys() == wanted
+        assert all(abs(times / counts.total() - 1 / len(wanted)) < 0.12 for times in counts.values())
+
+
+@pytest.mark.spec("HIS-13")
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_cell_is_fitted_to_a_client_in_as_little_as_it_does_not_play(client: str) -> None:
+    for cell in map(cell_of, _SEEDS):
+        own = fitted(cell, client)
+        assert client in clients_of(own)
+        assert own == fitted(own, client)
+        assert own == cell._replace(client=client) or client not in clients_of(cell)
+        assert (own.isolation, own.acks, own.min_isr, own.unclean) == (cell.isolation, *cell[4:5], *cell[6:])
+
+
 @pytest.mark.spec("HIS-44")
 def test_a_tenth_may_lose_what_was_acknowledged_and_no_other_does() -> None:
     for seed in _SEEDS:
@@ -94,7 +123,7 @@ def test_a_tenth_may_lose_what_was_acknowledged_and_no_other_does() -> None:
         losses = cell.acks, cell.min_isr, cell.unclean
         assert losses in (("all", 2, False), ("1", 1, True))
         assert safe(cell) == cell._replace(acks="all", min_isr=2, unclean=False)
-        assert unsafe(cell) == Cell("assign", "plain", cell.isolation, acks="1", min_isr=1, unclean=True)
+        assert unsafe(cell) == Cell("assign", "plain", cell.isolation, cell.client, "1", min_isr=1, unclean=True)
         assert losses[0] == "all" or cell == unsafe(cell)
 
 
@@ -184,7 +213,7 @@ def test_chores_are_done_and_each_begins_and_ends_with_a_line(tmp_path: Path, mo
         for number in range(2):
             nemesis.create_topic(stage, topic_of(2 * number), 2, topic_configs(cell))
         nemesis.settle(stage)
-        client = Client(stage.bootstrap, cell, 1, patient=True)
+        client = Librdkafka(stage.bootstrap, cell, 1, patient=True)
         sent = client.send(keys.draw(*[2] * 20))
         assert {outcome for _, outcome in sent} == {OK}
         with HistoryWriter(tmp_path / "h", header(1, stage, cell, 0)) as writer:
@@ -236,7 +265,7 @@ def test_compaction_is_forced_up_to_what_is_sent_meanwhile_and_then_no_more(
     try:
         nemesis.create_topic(stage, topic_of(0), 2, own)
         nemesis.settle(stage)
-        client = Client(stage.bootstrap, cell, 1, patient=True)
+        client = Librdkafka(stage.bootstrap, cell, 1, patient=True)
         sent = client.send([(0, next(values)) for _ in range(100)])
         assert {outcome for _, outcome in sent} == {OK}
 
@@ -262,7 +291,7 @@ def test_compaction_is_forced_up_to_what_is_sent_meanwhile_and_then_no_more(
     assert lines == [(begins, [f"force compaction {topic_of(0)}"]) for begins in (True, False)]
 
 
-def _read(client: Client, key: int, end: int) -> list[int | None]:
+def _read(client: Librdkafka, key: int, end: int) -> list[int | None]:
     """Read a key from its start to that offset."""
     found: list[int | None] = []
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.histories.analyser.notation import HEADER
 from tests.histories.analyser.verdict import judge
 from tests.histories.clients import values
-from tests.histories.clients.librdkafka import Cell, Ended, Runs
+from tests.histories.clients.client import Cell, Ended, Runs
 from tests.histories.history import OK, Operation, read_file
 from tests.histories.workload import COMMIT, Keys, Worker
 from tests.histories.writer import HistoryWriter

@@ -2,13 +2,15 @@
 
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaException
 
-from tests.histories.clients import kafka_python
-from tests.histories.clients.librdkafka import Cell, Client, Ended, Runs
+from tests.histories.clients.aiokafka import AioKafka
+from tests.histories.clients.client import AIOKAFKA, KAFKA_PYTHON, LIBRDKAFKA, Cell, Client, Ended, Runs
+from tests.histories.clients.kafka_python import KafkaPython
+from tests.histories.clients.librdkafka import Librdkafka
 from tests.histories.history import FAIL, INFO, OK, Process
 
 ACTIVE: Final = 8
@@ -17,6 +19,11 @@ VALUES_A_COMPACTED_KEY: Final = 1024
 _MEMBERS, _TRANSFORMERS = 6, 12  # workers in a row whose members, and whose transformers, are a group
 COMMIT, ABORT, LEAVE = "commit", "abort", "leave"  # how a transaction is meant to end; LEAVE: by its time-out
 OUTPUTS: Final = (1_000_000, 1_000_001)  # keys that consume-transform-produce writes to, and nobody else
+_CLIENTS: Final[Mapping[str, Callable[..., Client]]] = {
+    LIBRDKAFKA: Librdkafka,
+    KAFKA_PYTHON: KafkaPython,
+    AIOKAFKA: AioKafka,
+}
 _SOURCES_A_TRANSACTION: Final = 6
 _SOME_BYTES: Final = 2000  # some twenty values
 _TOMBSTONES: Final = 0.1  # of the values of compacted keys
@@ -89,7 +96,7 @@ def group_of(number: int, *, transforming: bool) -> str:
 
 def transforms(number: int, cell: Cell) -> bool:
     """Tell whether the worker with that number consumes, transforms and produces."""
-    return cell.transactional and number % 3 == 2
+    return cell.transforms and number % 3 == 2
 
 
 def groups_of(workers: int, cell: Cell) -> list[str]:
@@ -130,12 +137,12 @@ class Worker:
         keys: Drawn,
         writer: Writer,
         facts: Callable[[str, Sequence[int]], dict[int, Any]],
-        connect: Callable[..., Client] = Client,
+        connect: Callable[..., Client] | None = None,
     ) -> None:
         self._chance = random.Random(f"{seed}-{number}")
         self._process, self._workers = number, workers
         self._bootstrap, self._cell, self._keys, self._writer, self._facts = bootstrap, cell, keys, writer, facts
-        self._connect = connect
+        self._connect = connect or _CLIENTS[cell.client]
         self._unpolled: dict[
             int, int
         ] = {}  # of each key: the newest value that was sent and not polled here, newest last
@@ -159,9 +166,8 @@ class Worker:
 
     def _open(self) -> None:
         group = group_of(self._process % self._workers, transforming=self._transforms) if self._subscribes else None
-        made = kafka_python.KafkaPython if self._cell.client == kafka_python.NAME else self._connect
         try:
-            self._client = made(
+            self._client = self._connect(
                 self._bootstrap,
                 self._cell,
                 self._process,

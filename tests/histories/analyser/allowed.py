@@ -43,7 +43,7 @@ _FORGOTTEN: Final = _UNSAFE | {
 }
 """What follows when no broker has it any more: markers, groups and their offsets are records like others."""
 _NUMBERING_ANEW: Final = frozenset({"confluent-kafka", "simulated"})  # librdkafka, and who does by its rules
-_FETCHING_AHEAD: Final = frozenset({"confluent-kafka", "kafka-python"})  # clients that do
+_FETCHING_AHEAD: Final = frozenset({"confluent-kafka", "kafka-python", "aiokafka"})  # clients that do
 
 
 _EPOCHS_BY_TRANSACTION: Final = 4  # the version of Kafka from which a late end is told from the next transaction's own

@@ -19,7 +19,7 @@ from tests.histories.analyser.graph import PASSES
 from tests.histories.analyser.notation import history, lines
 from tests.histories.analyser.verdict import judge
 from tests.histories.analyser.versions import Finding
-from tests.histories.clients.librdkafka import Cell
+from tests.histories.clients.client import Cell
 from tests.histories.history import read
 from tests.histories.matrix import broker_options, topic_configs, unsafe
 from tests.paths import ROOT

@@ -5,24 +5,18 @@ It is assigned its keys and sends without transactions: what waits for the end o
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError as Refused
 
-from tests.histories.clients.librdkafka import PATIENT_S, Cell, Client, Runs
+from tests.histories.clients.client import DELIVERY_S, PATIENT_S, Cell, Client, Runs, told_by_librdkafka
 from tests.histories.clients.values import decode, encode, key_of, partition_of, topic_of
 from tests.histories.history import FAIL, INFO, OK
 
-NAME: Final = "kafka-python"
-
-_DELIVERY_S: Final = 10.0  # after that, what became of a send is unknown
 _METADATA_MS: Final = 3000  # as long may a send wait to know where to
 _CLOSE_S: Final = 1.0
-_START: Final = 0
-_OTHER: Final = -196  # librdkafka's number for any other failure
 
 
 class KafkaPython(Client):
@@ -41,13 +35,8 @@ class KafkaPython(Client):
         **_: object,
     ) -> None:
         """Make its clients. Raises KafkaException if no broker can be reached."""
-        self._delivery_s = PATIENT_S if patient else _DELIVERY_S
-        self.process, self.group = process, None
-        self.line = 0  # in which what it does was asked for: all that it sends says so
-        self.events: list[dict[str, Any]] = []  # of a group, which it has none
-        self.broken = False  # whether its producer has given up for good
-        self.positions: dict[int, int] = {}  # of polled keys: next to read
-        self.began: dict[int, int] = {}  # of keys that a group gave it: none
+        self._delivery_s = PATIENT_S if patient else DELIVERY_S
+        super().__init__(process)
         self._records_a_poll, self._poll_ms = records_a_poll, int(poll_s * 1000)
         common: dict[str, Any] = {
             "bootstrap_servers": bootstrap.split(","),
@@ -56,7 +45,7 @@ class KafkaPython(Client):
             "retry_backoff_ms": 50,
             "metrics_enabled": False,
         }
-        with _as_librdkafka_says_it():
+        with told_by_librdkafka(Refused):
             self._producer = KafkaProducer(
                 **common,
                 acks=cell.acks if cell.acks == "all" else int(cell.acks),
@@ -80,7 +69,6 @@ class KafkaPython(Client):
                 raise
 
     def send(self, sends: Sequence[tuple[int, int]]) -> list[tuple[int | None, str]]:
-        """Send key and value pairs side by side; return offset and outcome of each, INFO for what is not known in time."""
         outcomes: list[tuple[int | None, str]] = [(None, INFO)] * len(sends)
         waiting: dict[int, Any] = {}
         for number, (key, value) in enumerate(sends):
@@ -98,8 +86,7 @@ class KafkaPython(Client):
         return outcomes
 
     def poll(self) -> Runs:
-        """Return what one call delivers. Raises KafkaException."""
-        with _as_librdkafka_says_it():
+        with told_by_librdkafka(Refused):
             polled = self._consumer.poll(self._poll_ms, self._records_a_poll)
         runs: Runs = {}
         for partition, records in polled.items():
@@ -110,37 +97,16 @@ class KafkaPython(Client):
         return runs
 
     def assign(self, keys: Sequence[int], *, from_start: bool = False) -> None:
-        """Read these keys from where this process is in each; a key it does not have begins at its start."""
-        if from_start:
-            self.positions.clear()
-        self.positions = {key: at for key, at in self.positions.items() if key in keys}
+        starts = self._starts_of(keys, from_start=from_start)
         self._consumer.assign([_partition(key) for key in keys])
-        for key in keys:
-            self._consumer.seek(_partition(key), self.positions.get(key, _START))
-
-    @property
-    def generation(self) -> None:
-        return None
-
-    @property
-    def member(self) -> None:
-        return None
+        for key, at in starts.items():
+            self._consumer.seek(_partition(key), at)
 
     def close(self) -> None:
-        """Leave; what is still waiting to be sent is dropped."""
         with contextlib.suppress(Refused):
             self._producer.close(_CLOSE_S)
         with contextlib.suppress(Refused):
             self._consumer.close(autocommit=False)
-
-
-@contextlib.contextmanager
-def _as_librdkafka_says_it() -> Iterator[None]:
-    """Raise KafkaException, which is all that a worker knows, for what kafka-python raises."""
-    try:
-        yield
-    except Refused as e:
-        raise KafkaException(KafkaError(_OTHER, repr(e))) from e
 
 
 def _partition(key: int) -> TopicPartition:

@@ -1,16 +1,15 @@
 """A process of the workload by confluent-kafka: one producer, one consumer, and what each call's end means."""
 
 import contextlib
-import logging
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from tests.histories.clients.client import DELIVERY_S, PATIENT_S, SESSION_MS, START, Cell, Client, Ended, Runs
 from tests.histories.clients.values import (
     TEXT,
     decode_record,
@@ -21,15 +20,9 @@ from tests.histories.clients.values import (
     record_key,
     topic_of,
 )
+from tests.histories.clients.warnings import LOG
 from tests.histories.history import FAIL, INFO, OK
-from tests.histories.writer import DELETE_RETENTION_MS, Options
 
-NAME: Final = "confluent-kafka"
-
-_DELIVERY_S: Final = 10.0  # after that, what became of a send is unknown
-PATIENT_S: Final = 120.0
-"""The same, for a test that demands that all arrives: a busy machine may stand still meanwhile."""
-_SESSION_MS: Final = 6000
 _PATIENT_SESSION_MS: Final = 60_000
 _RETRIES_S: Final = 30.0
 _LOST_S: Final = 60.0  # of a call that is asked again for half of that
@@ -38,84 +31,10 @@ _BEGINNING_LATER_S: Final = 1.0  # of each poll, until it is told
 _PAUSE_S: Final = 0.1
 _QUIET: Final = {"log_level": 0, "socket.timeout.ms": 8000, "topic.metadata.refresh.interval.ms": 2000}
 
-_START: Final = 0
-"""Where a key begins. By its name librdkafka may ask for it once more, and go back to it (docs/known-faults.md)."""
 _WARNINGS: Final = 4  # of a log's levels: among them each offset that the client reset by itself, told nowhere else
 
-_LOG: Final = logging.getLogger(__name__)
-_LOG.propagate = False
-_LOG.addHandler(logging.NullHandler())
 
-Runs = dict[int, list[tuple[int, int | None]]]
-
-
-class Cell(NamedTuple):
-    """One cell of the matrix: what all processes of a run have in common."""
-
-    via: str  # assign or subscribe
-    guarantee: str  # plain, idempotent or transactional
-    isolation: str = "read_committed"
-    client: str = NAME
-    acks: str = "all"
-    cleanup: str = "delete"  # or compact
-    min_isr: int = 2
-    unclean: bool = False
-
-    @property
-    def compacted(self) -> bool:
-        return self.cleanup == "compact"
-
-    @property
-    def transactional(self) -> bool:
-        return self.guarantee == "transactional"
-
-    @property
-    def options(self) -> Options:
-        """Return what a history's header says of the clients and their topics; no faults unless the run adds them."""
-        return {
-            "acks": self.acks,
-            "idempotent": self.guarantee != "plain",
-            "transactional": self.transactional,
-            "in_flight": 5,
-            "isolation": self.isolation,
-            "via": self.via,
-            "reset": "earliest",
-            "min_isr": self.min_isr,
-            "unclean": self.unclean,
-            "cleanup": self.cleanup,
-            "delete_retention_ms": DELETE_RETENTION_MS,
-            "client": self.client,
-            "faults": False,
-        }
-
-
-@contextlib.contextmanager
-def warnings_in(file: Path) -> Iterator[None]:
-    """Write what consumers warn of into that file, with the clock of histories, while the block runs."""
-    handler = logging.FileHandler(file, delay=True)
-    handler.setFormatter(_Clocked())
-    _LOG.addHandler(handler)
-    try:
-        yield
-    finally:
-        _LOG.removeHandler(handler)
-        handler.close()
-
-
-class _Clocked(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return f"{time.monotonic_ns()} {record.name.rpartition('.')[2]} {record.getMessage()}"
-
-
-class Ended(NamedTuple):
-    """How a transaction ended: the operation's type, whether the process goes on, when its commit was asked for."""
-
-    type: str
-    goes_on: bool
-    asked_at: int | None
-
-
-class Client:
+class Librdkafka(Client):
     """What one process has; used by one thread."""
 
     def __init__(
@@ -140,20 +59,14 @@ class Client:
 
         Who is ``patient`` gives up nothing while machines stand still: no send, no session and no transaction.
         """
-        self.process = process
-        self.group = group
-        self.line = 0  # in which what it does was asked for: all that it sends says so
-        self.events: list[dict[str, Any]] = []
-        self.broken = False  # whether its producer has given up for good
-        self._lost = False  # whether it does not even return from a call
-        self.positions: dict[int, int] = {}  # of polled keys: next to read
-        self.began: dict[int, int] = {}  # of keys that its group gave it: where it began
+        super().__init__(process, group)
+        self._lost = False  # whether its producer does not even return from a call
         self._unbegun: list[TopicPartition] = []  # those of which it has yet to be told where to begin
         self._clock = clock
         self._compacted = cell.compacted
         self._generation_of = generation_of
         self._records_a_poll, self._poll_s = records_a_poll, poll_s
-        self._delivery_s = PATIENT_S if patient else _DELIVERY_S
+        self._delivery_s = PATIENT_S if patient else DELIVERY_S
         delivery_ms = int(self._delivery_s * 1000) - 1000
         quiet = {**_QUIET, **({"socket.timeout.ms": delivery_ms} if patient else {})}
         producing: dict[str, Any] = {
@@ -177,7 +90,7 @@ class Client:
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": group or f"none-{process}",
-                "session.timeout.ms": _PATIENT_SESSION_MS if patient else _SESSION_MS,
+                "session.timeout.ms": _PATIENT_SESSION_MS if patient else SESSION_MS,
                 "heartbeat.interval.ms": heartbeat_ms,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
@@ -190,13 +103,12 @@ class Client:
                 **quiet,
                 "log_level": _WARNINGS,
             },
-            logger=_LOG.getChild(f"process-{process}"),
+            logger=LOG.getChild(f"process-{process}"),
         )
 
     # --- sends and polls
 
     def send(self, sends: Sequence[tuple[int, int]]) -> list[tuple[int | None, str]]:
-        """Send key and value pairs side by side; return offset and outcome of each, INFO for what is not known in time."""
         outcomes: list[tuple[int | None, str]] = [(None, INFO)] * len(sends)
         waiting = set()
 
@@ -229,7 +141,6 @@ class Client:
         return list(outcomes)
 
     def poll(self) -> Runs:
-        """Return what one call delivers."""
         self._begin_by_number(_BEGINNING_LATER_S)
         return self._sorted_out(self._consumer.consume(self._records_a_poll, self._poll_s))
 
@@ -245,11 +156,8 @@ class Client:
     # --- keys
 
     def assign(self, keys: Sequence[int], *, from_start: bool = False) -> None:
-        """Read these keys from where this process is in each; a key it does not have begins at its start."""
-        if from_start:
-            self.positions.clear()
-        self.positions = {key: at for key, at in self.positions.items() if key in keys}
-        self._consumer.assign([_partition(key, self.positions.get(key, _START)) for key in keys])
+        starts = self._starts_of(keys, from_start=from_start)
+        self._consumer.assign([_partition(key, at) for key, at in starts.items()])
 
     def subscribe(self, keys: Sequence[int]) -> None:
         self._consumer.subscribe(
@@ -273,7 +181,7 @@ class Client:
             with contextlib.suppress(KafkaException):
                 told = self._consumer.committed(self._unbegun, left_s)
                 if all(p.error is None for p in told):
-                    began = [TopicPartition(p.topic, p.partition, max(p.offset, _START)) for p in told]
+                    began = [TopicPartition(p.topic, p.partition, max(p.offset, START)) for p in told]
                     self._consumer.assign(began)
                     self.began = {key: p.offset for p in began for key in keys_of([p])}
                     self._unbegun = []
@@ -303,7 +211,6 @@ class Client:
         return self._consumer.memberid() or None
 
     def seek_back(self, positions: Mapping[int, int]) -> None:
-        """Go on where the process was before a transaction that failed."""
         for key, position in positions.items():
             try:
                 self._consumer.seek(_partition(key, position))
@@ -341,13 +248,12 @@ class Client:
         thread.join(_LOST_S)
         if not ended:
             self._lost = True
-            _LOG.getChild(f"process-{self.process}").warning("leaves its producer, which does not return from offsets")
+            LOG.getChild(f"process-{self.process}").warning("leaves its producer, which does not return from offsets")
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "it does not return"))
         if ended[0] is not None:
             raise ended[0]
 
     def commit_transaction(self) -> Ended:
-        """End the transaction; one that may have been committed is never aborted."""
         asked_at = self._clock()
         try:
             _again(lambda: self._producer.commit_transaction(10.0), _RETRIES_S)
@@ -359,7 +265,6 @@ class Client:
         return Ended(OK, True, asked_at)
 
     def abort_transaction(self) -> Ended:
-        """Take the transaction back, whose commit was never asked for: whatever comes of that, it fails."""
         return Ended(FAIL, self._abort(), None)
 
     def _abort(self) -> bool:
@@ -372,7 +277,6 @@ class Client:
         return True
 
     def close(self) -> None:
-        """Leave; what is still waiting to be sent is dropped."""
         of_producer = () if self._lost else (self._producer.purge, lambda: self._producer.poll(0))
         for leave in (*of_producer, self._consumer.close):
             # Of a producer that was fenced every call says so; now and then confluent-kafka 2.16 stumbles over saying it.

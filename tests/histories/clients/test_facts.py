@@ -13,7 +13,8 @@ from confluent_kafka.admin import AdminClient
 from kafkatool import EmbeddedCluster
 from tests.histories.analyser.notation import HEADER
 from tests.histories.clients import facts
-from tests.histories.clients.librdkafka import Cell, Client, Runs
+from tests.histories.clients.client import Cell, Runs
+from tests.histories.clients.librdkafka import Librdkafka
 from tests.histories.clients.values import PARTITIONS, partition_of, topic_of
 from tests.histories.final import read_everything
 from tests.histories.history import OK, History, read_file
@@ -44,7 +45,7 @@ def new_topic(kafka_broker: EmbeddedCluster) -> Callable[[], int]:
     return make
 
 
-def send(client: Client, *sends: tuple[int, int]) -> list[int]:
+def send(client: Librdkafka, *sends: tuple[int, int]) -> list[int]:
     """Send these, and return their offsets; all arrive."""
     outcomes = client.send(sends)
     assert {outcome for _, outcome in outcomes} == {OK}
@@ -64,9 +65,9 @@ def test_ends_commits_and_batches_are_those_of_the_log(
     """Of a transaction that is still open, too: what is asked is asked as read_uncommitted."""
     x = new_topic()
     y, bootstrap = x + 1, kafka_broker.bootstrap
-    plain = Client(bootstrap, Cell("assign", "plain"), 1, group="asked", patient=True)
-    idempotent = Client(bootstrap, Cell("assign", "idempotent"), 2, patient=True)
-    writer = Client(
+    plain = Librdkafka(bootstrap, Cell("assign", "plain"), 1, group="asked", patient=True)
+    idempotent = Librdkafka(bootstrap, Cell("assign", "idempotent"), 2, patient=True)
+    writer = Librdkafka(
         bootstrap,
         Cell("assign", "transactional"),
         3,
@@ -123,7 +124,9 @@ def test_batches_tell_which_of_two_producers_of_one_id_wrote_them(
     """The second one has the first one's producer id, and its epoch is one higher."""
     x, bootstrap = new_topic(), kafka_broker.bootstrap
     for value in (1, 2):
-        writer = Client(bootstrap, Cell("assign", "transactional"), value, transactional_id=topic_of(x), patient=True)
+        writer = Librdkafka(
+            bootstrap, Cell("assign", "transactional"), value, transactional_id=topic_of(x), patient=True
+        )
         try:
             writer.begin()
             assert send(writer, (x, value)) == [2 * value - 2]
@@ -140,7 +143,7 @@ def test_where_records_were_deleted_a_log_starts_behind_them(
     kafka_broker: EmbeddedCluster, new_topic: Callable[[], int], tmp_path: Path
 ) -> None:
     x, bootstrap = new_topic(), kafka_broker.bootstrap
-    client = Client(bootstrap, Cell("assign", "plain"), 1, patient=True)
+    client = Librdkafka(bootstrap, Cell("assign", "plain"), 1, patient=True)
     try:
         send(client, *((x, value) for value in range(1, 6)))
     finally:
@@ -189,7 +192,7 @@ def test_members_of_a_group_hear_of_each_rebalance_in_its_order_and_generation(
     x, other = new_topic(), new_topic()
     y, strange = x + 1, other + 1  # who asks for a key is given those of its topic
     cell, group = Cell("subscribe", "plain"), f"members-{x}"
-    anna, bert = (Client(kafka_broker.bootstrap, cell, number, group=group, patient=True) for number in (1, 2))
+    anna, bert = (Librdkafka(kafka_broker.bootstrap, cell, number, group=group, patient=True) for number in (1, 2))
     got: list[Runs] = []
 
     def anna_hears(count: int) -> None:

@@ -11,14 +11,14 @@ from confluent_kafka import KafkaException
 
 from kafkatool import EmbeddedCluster
 from tests.histories.clients import kafka_python
+from tests.histories.clients.client import KAFKA_PYTHON, Cell, Runs
 from tests.histories.clients.kafka_python import KafkaPython
-from tests.histories.clients.librdkafka import Cell, Runs
 from tests.histories.clients.values import PARTITIONS, topic_of
 from tests.histories.history import FAIL, INFO, OK
 from tests.waiting import eventually
 
 X, Y = 0, 1
-CELL = Cell("assign", "idempotent", client=kafka_python.NAME)
+CELL = Cell("assign", "idempotent", client=KAFKA_PYTHON)
 ERRORS: list[Any] = [
     each
     for _, each in inspect.getmembers(kafka.errors, inspect.isclass)

@@ -7,7 +7,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from tests.histories.clients import librdkafka
-from tests.histories.clients.librdkafka import Cell, Client
+from tests.histories.clients.client import Cell
+from tests.histories.clients.librdkafka import Librdkafka
 from tests.histories.clients.played import CODES, Library, raised, record
 from tests.histories.clients.values import encode, partition_of, topic_of
 from tests.histories.history import FAIL, INFO, OK
@@ -22,8 +23,8 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     return Library(monkeypatch)
 
 
-def transactional(library: Library) -> Client:
-    client = Client("", Cell("subscribe", "transactional"), 1, group="g", transactional_id="t")
+def transactional(library: Library) -> Librdkafka:
+    client = Librdkafka("", Cell("subscribe", "transactional"), 1, group="g", transactional_id="t")
     library.calls.clear()
     return client
 
@@ -41,7 +42,7 @@ def test_a_send_of_which_an_error_is_told_is_unknown_whatever_the_error(
     library: Library, flags: dict[str, bool]
 ) -> None:
     """An attempt before the last may have been appended; the send beside it keeps its own outcome."""
-    client = Client("", Cell("assign", "plain"), 1)
+    client = Librdkafka("", Cell("assign", "plain"), 1)
     for code in CODES:
         library.producers[0].deliveries = iter([KafkaError(code, "told", **flags), 7])
         assert client.send([(X, 1), (Y, 2)]) == [(None, INFO), (7, OK)], code
@@ -51,13 +52,13 @@ def test_a_send_of_which_an_error_is_told_is_unknown_whatever_the_error(
 @pytest.mark.spec("HIS-8", "HIS-13")
 def test_a_send_that_is_refused_before_anything_is_sent_fails(library: Library) -> None:
     """A full queue takes more later on; a producer with any other error never will."""
-    client = Client("", Cell("assign", "idempotent"), 1)
+    client = Librdkafka("", Cell("assign", "idempotent"), 1)
     library.end("produce", BufferError("full"))
     library.producers[0].deliveries = iter([7])
     assert client.send([(X, 1), (X, 2)]) == [(None, FAIL), (7, OK)]
     assert not client.broken
     for code in CODES:
-        client = Client("", Cell("assign", "idempotent"), 1)
+        client = Librdkafka("", Cell("assign", "idempotent"), 1)
         library.end("produce", raised(code))
         assert client.send([(X, 1)]) == [(None, FAIL)], code
         assert client.broken and not library.producers[-1].sent
@@ -65,7 +66,7 @@ def test_a_send_that_is_refused_before_anything_is_sent_fails(library: Library) 
 
 @pytest.mark.spec("HIS-8", "HIS-13")
 def test_a_send_that_is_answered_with_no_place_is_acknowledged_without_one(library: Library) -> None:
-    client = Client("", Cell("assign", "plain", acks="0"), 1)
+    client = Librdkafka("", Cell("assign", "plain", acks="0"), 1)
     library.producers[0].deliveries = iter([None, -1001, -1, 0])
     assert client.send([(X, value) for value in range(4)]) == [(None, OK)] * 3 + [(0, OK)]
     assert library.producers[0].settings["acks"] == "0"
@@ -73,7 +74,7 @@ def test_a_send_that_is_answered_with_no_place_is_acknowledged_without_one(libra
 
 @pytest.mark.spec("HIS-8", "HIS-13")
 def test_a_send_is_waited_for_ten_seconds_and_what_is_heard_of_it_later_changes_nothing(library: Library) -> None:
-    client = Client("", Cell("assign", "plain"), 1)
+    client = Librdkafka("", Cell("assign", "plain"), 1)
     (producer,) = library.producers
     outcomes = client.send([(X, 1)])
     assert outcomes == [(None, INFO)]
@@ -88,7 +89,7 @@ def test_a_send_is_waited_for_ten_seconds_and_what_is_heard_of_it_later_changes_
 @pytest.mark.spec("HIS-8", "HIS-13")
 def test_a_producer_that_gives_up_while_sends_are_waited_for_leaves_them_unknown(library: Library) -> None:
     for code in CODES:
-        client = Client("", Cell("assign", "idempotent"), 1)
+        client = Librdkafka("", Cell("assign", "idempotent"), 1)
         library.producers[-1].deliveries = iter([7])
         library.end("producer poll", raised(code, fatal=True))
         assert client.send([(X, 1)]) == [(None, INFO)], code
@@ -97,7 +98,7 @@ def test_a_producer_that_gives_up_while_sends_are_waited_for_leaves_them_unknown
 
 @pytest.mark.spec("HIS-13")
 def test_a_value_goes_to_the_partition_of_its_key_as_text_and_without_a_record_key(library: Library) -> None:
-    client = Client("", Cell("assign", "plain"), 9)
+    client = Librdkafka("", Cell("assign", "plain"), 9)
     library.producers[0].deliveries = iter([0, 1])
     client.line = 400
     client.send([(5, 77), (5, 78)])
@@ -108,7 +109,7 @@ def test_a_value_goes_to_the_partition_of_its_key_as_text_and_without_a_record_k
 
 @pytest.mark.spec("HIS-7", "HIS-13", "HIS-41")
 def test_of_a_compacted_key_a_value_has_a_record_key_and_a_tombstone_its_text_in_a_header(library: Library) -> None:
-    client = Client("", Cell("assign", "plain", cleanup="compact"), 9)
+    client = Librdkafka("", Cell("assign", "plain", cleanup="compact"), 9)
     library.producers[0].deliveries = iter(range(3))
     client.send([(5, 35), (5, -36), (5, 51)])
     assert library.producers[0].sent == [
@@ -131,7 +132,7 @@ def test_of_a_compacted_key_a_value_has_a_record_key_and_a_tombstone_its_text_in
 def test_a_message_that_tells_an_error_is_no_record_and_one_that_is_no_value_is_polled_as_none(
     library: Library,
 ) -> None:
-    client = Client("", Cell("assign", "plain"), 1)
+    client = Librdkafka("", Cell("assign", "plain"), 1)
     (consumer,) = library.consumers
     for code in CODES:
         told = record(X, 4, encode(9, X, 0), error=KafkaError(code))
@@ -145,7 +146,7 @@ def test_a_message_that_tells_an_error_is_no_record_and_one_that_is_no_value_is_
 
 @pytest.mark.spec("HIS-11", "HIS-13")
 def test_an_assign_passes_on_where_the_process_is_and_begins_other_keys_at_their_start(library: Library) -> None:
-    client = Client("", Cell("assign", "plain"), 1)
+    client = Librdkafka("", Cell("assign", "plain"), 1)
     (consumer,) = library.consumers
     consumer.batches = [[record(X, 5, encode(1, X, 0)), record(Y, 7, encode(2, Y, 0))]]
     client.assign([X, Y], from_start=True)
@@ -163,14 +164,14 @@ def test_an_assign_passes_on_where_the_process_is_and_begins_other_keys_at_their
 
 @pytest.mark.spec("HIS-11", "HIS-13")
 def test_who_subscribes_to_keys_asks_for_their_topics_each_once(library: Library) -> None:
-    client = Client("", Cell("subscribe", "plain"), 1, group="g")
+    client = Librdkafka("", Cell("subscribe", "plain"), 1, group="g")
     client.subscribe([5, 0, 1, 4])
     assert library.consumers[0].subscribed == [["history-0", "history-2"]]
 
 
 @pytest.mark.spec("HIS-11", "HIS-13")
 def test_what_a_group_tells_is_kept_in_its_order_with_generation_and_time(library: Library) -> None:
-    client = Client("", Cell("subscribe", "plain"), 1, group="g", clock=lambda: int(library.now))
+    client = Librdkafka("", Cell("subscribe", "plain"), 1, group="g", clock=lambda: int(library.now))
     (consumer,) = library.consumers
     client.subscribe([X, Z])
     consumer.generation = 3
@@ -196,7 +197,7 @@ def test_what_a_group_tells_is_kept_in_its_order_with_generation_and_time(librar
 
 @pytest.mark.spec("HIS-11", "HIS-41", "HIS-45")
 def test_a_partition_that_was_added_to_a_topic_is_assigned_like_others_and_told_of_as_no_key(library: Library) -> None:
-    client = Client("", Cell("subscribe", "plain"), 1, group="g")
+    client = Librdkafka("", Cell("subscribe", "plain"), 1, group="g")
     (consumer,) = library.consumers
     client.subscribe([X])
     added = TopicPartition(topic_of(X), 2)
@@ -214,8 +215,8 @@ def test_a_partition_that_was_added_to_a_topic_is_assigned_like_others_and_told_
 
 @pytest.mark.spec("HIS-44")
 def test_sessions_of_a_group_are_six_seconds_but_of_who_is_patient(library: Library) -> None:
-    Client("", Cell("subscribe", "plain"), 1, group="g")
-    Client("", Cell("subscribe", "plain"), 2, group="g", patient=True)
+    Librdkafka("", Cell("subscribe", "plain"), 1, group="g")
+    Librdkafka("", Cell("subscribe", "plain"), 2, group="g", patient=True)
     assert [each.settings["session.timeout.ms"] for each in library.consumers] == [6000, 60_000]
 
 
@@ -224,7 +225,7 @@ def test_sessions_of_a_group_are_six_seconds_but_of_who_is_patient(library: Libr
 def test_a_member_that_nobody_tells_where_its_group_is_reads_nothing_until_it_is_told(
     library: Library, lost: tuple[str, ...]
 ) -> None:
-    client = Client("", Cell("subscribe", "plain"), 1, group="g")
+    client = Librdkafka("", Cell("subscribe", "plain"), 1, group="g")
     (consumer,) = library.consumers
     client.subscribe([X])
     library.always("committed", raised(KafkaError._TIMED_OUT))
@@ -249,12 +250,12 @@ def test_a_generation_is_told_by_frames_where_somebody_reads_them_and_else_by_th
         asked.append(member)
         return 8
 
-    client = Client("", Cell("subscribe", "plain"), 1, group="g")
+    client = Librdkafka("", Cell("subscribe", "plain"), 1, group="g")
     library.consumers[0].generation = 6
     assert client.generation == 6
     library.consumers[0].generation = -1
     assert client.generation is None
-    told = Client("", Cell("subscribe", "plain"), 1, group="g", generation_of=generation_of)
+    told = Librdkafka("", Cell("subscribe", "plain"), 1, group="g", generation_of=generation_of)
     library.consumers[1].member = "m"
     assert (told.generation, asked) == (8, ["m"])
 
@@ -264,7 +265,7 @@ def test_a_generation_is_told_by_frames_where_somebody_reads_them_and_else_by_th
 
 @pytest.mark.spec("HIS-8")
 def test_a_commit_that_fails_is_unknown_whatever_the_error(library: Library) -> None:
-    client = Client("", Cell("subscribe", "plain"), 1, group="g")
+    client = Librdkafka("", Cell("subscribe", "plain"), 1, group="g")
     assert client.commit({X: 4, Y: 5}) == OK
     assert library.consumers[0].commits == [[at(X, 4), at(Y, 5)]]
     for code in CODES:
@@ -280,7 +281,7 @@ def test_a_process_is_one_producer_and_one_consumer_that_commits_nothing_by_itse
     library: Library, guarantee: str
 ) -> None:
     cell = Cell("subscribe", guarantee, "read_uncommitted")
-    Client("", cell, 1, group="g", transactional_id="t" if cell.transactional else None)
+    Librdkafka("", cell, 1, group="g", transactional_id="t" if cell.transactional else None)
     (producer,), (consumer,) = library.producers, library.consumers
     assert consumer.settings["enable.auto.commit"] is False
     assert (consumer.settings["isolation.level"], consumer.settings["group.id"]) == ("read_uncommitted", "g")
@@ -293,9 +294,9 @@ def test_a_process_is_one_producer_and_one_consumer_that_commits_nothing_by_itse
 
 
 @pytest.fixture
-def clocked(library: Library) -> Client:
+def clocked(library: Library) -> Librdkafka:
     """Give a transactional process whose clock is the played one."""
-    client = Client(
+    client = Librdkafka(
         "", Cell("assign", "transactional"), 1, transactional_id="t", clock=lambda: int(library.now * 10**9)
     )
     library.calls.clear()
@@ -304,7 +305,7 @@ def clocked(library: Library) -> Client:
 
 @pytest.mark.spec("HIS-9", "HIS-13")
 def test_a_transaction_whose_commit_is_answered_is_ok_and_the_process_goes_on(
-    library: Library, clocked: Client
+    library: Library, clocked: Librdkafka
 ) -> None:
     begun = int(library.now * 10**9)
     assert clocked.commit_transaction() == (OK, True, begun)
@@ -312,7 +313,7 @@ def test_a_transaction_whose_commit_is_answered_is_ok_and_the_process_goes_on(
 
 
 @pytest.mark.spec("HIS-9", "HIS-13")
-def test_a_commit_that_may_be_asked_for_again_is_whatever_the_code(library: Library, clocked: Client) -> None:
+def test_a_commit_that_may_be_asked_for_again_is_whatever_the_code(library: Library, clocked: Librdkafka) -> None:
     for code in CODES:
         library.calls.clear()
         library.end("commit_transaction", raised(code, retriable=True), raised(code, retriable=True))
@@ -322,7 +323,7 @@ def test_a_commit_that_may_be_asked_for_again_is_whatever_the_code(library: Libr
 
 @pytest.mark.spec("HIS-9", "HIS-13")
 def test_a_commit_that_is_not_answered_in_time_is_unknown_and_nothing_follows_it(
-    library: Library, clocked: Client
+    library: Library, clocked: Librdkafka
 ) -> None:
     for code in CODES:
         library.calls.clear()
@@ -336,7 +337,7 @@ def test_a_commit_that_is_not_answered_in_time_is_unknown_and_nothing_follows_it
 
 @pytest.mark.spec("HIS-9", "HIS-13")
 def test_a_commit_that_is_refused_as_abortable_fails_if_the_abort_is_answered(
-    library: Library, clocked: Client
+    library: Library, clocked: Librdkafka
 ) -> None:
     for code in CODES:
         library.calls.clear()
@@ -350,7 +351,7 @@ def test_a_commit_that_is_refused_as_abortable_fails_if_the_abort_is_answered(
 @pytest.mark.spec("HIS-9", "HIS-13")
 @pytest.mark.parametrize("flags", [{}, {"fatal": True}, {"txn_requires_abort": True}])
 def test_a_commit_is_unknown_if_the_abort_behind_it_is_not_answered(
-    library: Library, clocked: Client, flags: dict[str, bool]
+    library: Library, clocked: Librdkafka, flags: dict[str, bool]
 ) -> None:
     for code in CODES:
         library.end("commit_transaction", raised(code, txn_requires_abort=True))
@@ -361,7 +362,7 @@ def test_a_commit_is_unknown_if_the_abort_behind_it_is_not_answered(
 @pytest.mark.spec("HIS-9", "HIS-13")
 @pytest.mark.parametrize("flags", [{}, {"fatal": True}])
 def test_a_commit_that_ends_otherwise_is_unknown_and_never_taken_back(
-    library: Library, clocked: Client, flags: dict[str, bool]
+    library: Library, clocked: Librdkafka, flags: dict[str, bool]
 ) -> None:
     """That the producer was fenced included: by whom, and whether behind the commit, it does not say."""
     for code in CODES:
@@ -374,7 +375,7 @@ def test_a_commit_that_ends_otherwise_is_unknown_and_never_taken_back(
 @pytest.mark.spec("HIS-9", "HIS-13")
 @pytest.mark.parametrize("flags", [{}, {"fatal": True}, {"txn_requires_abort": True}])
 def test_a_transaction_whose_commit_was_never_asked_for_fails_whatever_the_abort_comes_to(
-    library: Library, clocked: Client, flags: dict[str, bool]
+    library: Library, clocked: Librdkafka, flags: dict[str, bool]
 ) -> None:
     """Also where the producer was fenced, and where librdkafka's abort ends in a fatal INVALID_TXN_STATE."""
     assert _INVALID_TXN_STATE in CODES
@@ -392,7 +393,7 @@ def test_a_transaction_whose_commit_was_never_asked_for_fails_whatever_the_abort
 
 @pytest.mark.spec("HIS-9", "HIS-13")
 def test_offsets_are_sent_again_while_the_error_says_so_and_any_other_is_the_operations(
-    library: Library, clocked: Client
+    library: Library, clocked: Librdkafka
 ) -> None:
     for code in CODES:
         library.calls.clear()

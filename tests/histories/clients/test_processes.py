@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from tests.histories.analyser.notation import HEADER
-from tests.histories.clients.librdkafka import Cell
+from tests.histories.clients.client import Cell
 from tests.histories.clients.played import CODES, Library, raised, record
 from tests.histories.clients.values import encode, partition_of, topic_of
 from tests.histories.history import FAIL, INFO, OK, Operation, read_file

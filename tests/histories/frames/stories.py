@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException
 
-from tests.histories.clients.librdkafka import Cell, Client
+from tests.histories.clients.client import Cell, Client
+from tests.histories.clients.librdkafka import Librdkafka
 from tests.histories.clients.values import PARTITIONS, topic_of
 from tests.histories.frames.record import Record
 from tests.histories.history import FAIL, OK
@@ -156,7 +157,7 @@ class Actor(Worker):
 
     def _open(self) -> None:
         with contextlib.suppress(KafkaException):  # its coordinator cannot be reached just now: another attempt follows
-            self._client = Client(
+            self._client = Librdkafka(
                 self._bootstrap,
                 self._cell,
                 self._process,

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.histories.analyser.verdict import CLEAN, Verdict, judge
-from tests.histories.clients.librdkafka import Cell
+from tests.histories.clients.client import Cell
 from tests.histories.clients.values import PARTITIONS
 from tests.histories.final import read_everything
 from tests.histories.frames.record import Record

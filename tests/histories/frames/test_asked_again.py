@@ -12,7 +12,8 @@ import confluent_kafka
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from tests.histories.clients.librdkafka import Cell, Client
+from tests.histories.clients.client import Cell
+from tests.histories.clients.librdkafka import Librdkafka
 from tests.histories.clients.values import PARTITIONS, encode, partition_of, topic_of
 from tests.histories.frames.rules import Hold, Rule
 from tests.histories.frames.stage import Stage, stage_with_a_key
@@ -81,7 +82,7 @@ def test_librdkafka_goes_back_to_a_start_that_it_asks_for_once_more(stage: Stage
 
 @pytest.mark.spec("HIS-13", "HIS-11")
 def test_a_process_of_the_workload_asks_for_no_start(stage: Stage) -> None:
-    client = Client(stage.bootstrap, Cell("assign", "plain"), 1, client_id="process")
+    client = Librdkafka(stage.bootstrap, Cell("assign", "plain"), 1, client_id="process")
     try:
         client.assign([_KEY], from_start=True)
         client.assign([_KEY], from_start=True)
@@ -103,10 +104,10 @@ def test_a_member_of_the_workload_asks_for_no_start_and_begins_where_its_group_i
 ) -> None:
     cell, name = Cell("subscribe", "plain"), f"member-{committed}"
     if committed is not None:
-        before = Client(stage.bootstrap, cell, 1, group=name)
+        before = Librdkafka(stage.bootstrap, cell, 1, group=name)
         assert before.commit({_KEY: committed}) == OK
         before.close()
-    client = Client(stage.bootstrap, cell, 2, group=name, client_id=name)
+    client = Librdkafka(stage.bootstrap, cell, 2, group=name, client_id=name)
     try:
         client.subscribe([_KEY])
         deadline = time.monotonic() + _PATIENCE_S

@@ -10,7 +10,7 @@ import pytest
 
 from tests.compat import real_kafka
 from tests.histories.analyser.verdict import Verdict, judge
-from tests.histories.clients.librdkafka import Cell
+from tests.histories.clients.client import Cell
 from tests.histories.clients.values import PARTITIONS
 from tests.histories.final import read_everything
 from tests.histories.frames.record import Record, read_frames

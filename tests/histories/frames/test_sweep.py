@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.compat import real_kafka
-from tests.histories.clients.librdkafka import Cell, Client
+from tests.histories.clients.client import Cell
+from tests.histories.clients.librdkafka import Librdkafka
 from tests.histories.clients.values import PARTITIONS, topic_of
 from tests.histories.frames.record import Record
 from tests.histories.frames.stage import Kafkas, Ours, Stage
@@ -98,9 +99,9 @@ def test_frames_tell_the_generations_that_clients_know(stage: Stage, tmp_path: P
     first = next(stage.numbers) * 2 * PARTITIONS
     stage.make_topics(topic_of(first), partitions=PARTITIONS)
     cell = Cell("subscribe", "plain")
-    members = [Client(stage.bootstrap, cell, number, group="told", heartbeat_ms=200) for number in (1, 2)]
+    members = [Librdkafka(stage.bootstrap, cell, number, group="told", heartbeat_ms=200) for number in (1, 2)]
 
-    def have_settled(present: list[Client]) -> bool:
+    def have_settled(present: list[Librdkafka]) -> bool:
         for member in present:
             member.poll()
         known = [member.generation for member in present]

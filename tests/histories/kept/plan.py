@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 
 from tests.faults.schedule import Fault, Step
-from tests.histories.clients.librdkafka import Cell
+from tests.histories.clients.client import Cell
 
 WORKERS: Final = 24  # of which half wait for a leader that is away, most of the time
 

@@ -17,7 +17,7 @@ from tests.histories import nemesis
 from tests.histories import run as histories_run
 from tests.histories.analyser.notation import HEADER
 from tests.histories.analyser.verdict import CLEAN, FOUND, Verdict, judge
-from tests.histories.clients.librdkafka import Cell
+from tests.histories.clients.client import Cell
 from tests.histories.frames.doors import Doors
 from tests.histories.history import read_file
 from tests.histories.kept.keeping import leave, register, steps_begun

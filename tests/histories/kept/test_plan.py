@@ -7,7 +7,7 @@ import pytest
 
 from tests.faults.schedule import steps
 from tests.faults.world import BROKERS
-from tests.histories.clients.librdkafka import Cell
+from tests.histories.clients.client import Cell
 from tests.histories.kept.plan import WORKERS, Plan, read, told, written
 
 _PLAN = Plan(

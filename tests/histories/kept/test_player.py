@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.histories.clients.librdkafka import Cell
+from tests.histories.clients.client import Cell
 from tests.histories.kept import __main__ as command
 from tests.histories.kept.plan import Plan, read, written
 from tests.histories.kept.player import SHRUNK, Player

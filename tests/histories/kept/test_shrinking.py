@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.schedule import Step, steps
 from tests.faults.world import BROKERS
-from tests.histories.clients.librdkafka import Cell
+from tests.histories.clients.client import Cell
 from tests.histories.kept.plan import Plan
 from tests.histories.kept.shrinking import Shrinking, TimeOverError
 
