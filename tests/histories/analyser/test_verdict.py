@@ -40,12 +40,17 @@ IN_TRANSACTIONS: dict[str, object] = {"idempotent": True, "transactional": True,
         (f"0 s x=a@0 ; 2i s x=c@? ; 3 p x:a@0 {READ}", 0, "operations: ends ok 1, final ok 1, poll ok 1, send info 1,"),
         ("0 s x=a@0 ; 0 s y=b@0 ; 1 p x:a@0", 3, "keys 1 were never polled"),
         (
+            "0 s x=a@0 ; 0 s y=b@0 ; 1 p x:a@0 ; 1 ends x:0..1,y:0..0 ; 1 final x:1,y:0",
+            1,
+            "ANOMALY: unseen 1 times: 98",
+        ),
+        (
             "0 s x=a@0 ; 0 s y=b@0 ; 1 p x:a@0 y:b@0 ; 1 ends x:0..1 ; 1 final x:1",
             3,
             "keys 1 were not read to their ends",
         ),
     ],
-    ids=["clean", "found", "no header", "malformed", "few sends", "just half", "not polled", "unread"],
+    ids=["clean", "found", "no header", "malformed", "few sends", "just half", "not polled", "nothing left", "unread"],
 )
 def test_how_check_history_ends(tmp_path: Path, text: str, code: int, says: str) -> None:
     file = tmp_path / "history.jsonl"

@@ -262,10 +262,10 @@ class AioKafka(Client):
         _in_loop(self._leave())
 
     async def _leave(self) -> None:
-        self._producer._message_accumulator.fail_all(Refused("dropped"))  # noqa: SLF001  # by itself it would send all first
-        for stop in (self._producer.stop, self._consumer.stop):
+        stop_sending = self._producer._sender.close  # noqa: SLF001  # a producer that stops sends all that waits first
+        for leave in (stop_sending, self._producer.stop, self._consumer.stop):
             with contextlib.suppress(*_REFUSED):
-                await asyncio.wait_for(stop(), _LEAVE_S)
+                await asyncio.wait_for(leave(), _LEAVE_S)
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka's has no types
@@ -292,6 +292,7 @@ def _in_loop(work: Coroutine[Any, Any, Result]) -> Result:
     with _making:
         if _loop is None:
             _loop = asyncio.new_event_loop()
+            _loop.set_exception_handler(lambda _, context: LOG.warning("%s", context))
             threading.Thread(target=_loop.run_forever, daemon=True, name="aiokafka").start()
     return asyncio.run_coroutine_threadsafe(work, _loop).result()
 

@@ -38,7 +38,7 @@ class Played:
         self.asked: list[tuple[Any, ...]] = []
         self.listener: Any = None
         self.membership = self._coordinator = SimpleNamespace(generation=-1, member_id="")
-        self._message_accumulator = SimpleNamespace(fail_all=lambda error: self.asked.append(("fail_all", repr(error))))
+        self._sender = SimpleNamespace(close=lambda: self._end("stop sending"))
 
     async def _end(self, *asked: Any) -> Any:
         self.asked.append(asked)
@@ -282,7 +282,7 @@ def test_its_clients_commit_nothing_by_themselves_and_drop_what_waits_when_they_
     assert (consuming["isolation_level"], consuming["session_timeout_ms"]) == (CELL.isolation, SESSION_MS)
     assert (client.group, client.member, client.generation, client.events, client.began) == (None, None, None, [], {})
     client.close()
-    assert [what for what, *_ in made[0].asked] == ["start", "fail_all", "stop"]
+    assert [what for what, *_ in made[0].asked] == ["start", "stop sending", "stop"]
     assert made[1].asked == [("start",), ("stop",)]
 
 
