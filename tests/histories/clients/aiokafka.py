@@ -5,6 +5,7 @@ so that a member which has been replaced could put them back.
 """
 
 import asyncio
+import concurrent.futures
 import contextlib
 import threading
 import time
@@ -264,7 +265,7 @@ class AioKafka(Client):
     async def _leave(self) -> None:
         stop_sending = self._producer._sender.close  # noqa: SLF001  # a producer that stops sends all that waits first
         for leave in (stop_sending, self._producer.stop, self._consumer.stop):
-            with contextlib.suppress(*_REFUSED):
+            with contextlib.suppress(*_REFUSED, asyncio.CancelledError):  # of a task of its own that it waits for
                 await asyncio.wait_for(leave(), _LEAVE_S)
 
 
@@ -287,14 +288,20 @@ _making: Final = threading.Lock()
 
 
 def _in_loop(work: Coroutine[Any, Any, Result]) -> Result:
-    """Return what comes of it in the loop of this process, which a thread of its own runs."""
+    """Return what comes of it in the loop of this process, which a thread of its own runs.
+
+    Raises aiokafka's own error for a task that it ended itself while others waited for it.
+    """
     global _loop
     with _making:
         if _loop is None:
             _loop = asyncio.new_event_loop()
             _loop.set_exception_handler(lambda _, context: LOG.warning("%s", context))
             threading.Thread(target=_loop.run_forever, daemon=True, name="aiokafka").start()
-    return asyncio.run_coroutine_threadsafe(work, _loop).result()
+    try:
+        return asyncio.run_coroutine_threadsafe(work, _loop).result()
+    except concurrent.futures.CancelledError as e:
+        raise Refused("its task was ended") from e
 
 
 def _partition(key: int) -> TopicPartition:

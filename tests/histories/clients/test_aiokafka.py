@@ -258,6 +258,11 @@ def test_a_transactions_end_is_unknown_once_it_was_asked_for_and_not_answered(
             client.begin()
         assert client.commit_transaction() == (INFO, False, 7), error
         assert client.abort_transaction() == (FAIL, False, None), error
+    producer.ends = iter([asyncio.CancelledError() for _ in range(3)])
+    with pytest.raises(KafkaException):
+        client.begin()
+    assert client.commit_transaction() == (INFO, False, 7), "a task of its own was ended"
+    assert client.abort_transaction() == (FAIL, False, None)
     producer.ends = iter([AssertionError("Invalid state transition")] * 2)
     assert client.commit_transaction() == (FAIL, False, None), "a producer that had given up asks nobody"
     assert client.abort_transaction() == (FAIL, False, None)
@@ -284,6 +289,11 @@ def test_its_clients_commit_nothing_by_themselves_and_drop_what_waits_when_they_
     client.close()
     assert [what for what, *_ in made[0].asked] == ["start", "stop sending", "stop"]
     assert made[1].asked == [("start",), ("stop",)]
+    for ended in (asyncio.CancelledError(), TimeoutError(), AssertionError(), aiokafka.errors.ProducerFenced()):
+        client = AioKafka("", cell, 1, transactional_id="t" if cell.transactional else None)
+        made[-2].ends = made[-1].ends = iter([ended] * 3)
+        client.close()
+        assert made[-1].asked[-1] == ("stop",)
 
 
 @pytest.mark.spec("HIS-13")
