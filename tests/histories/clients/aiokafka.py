@@ -43,7 +43,7 @@ _PATIENT_SESSION_MS: Final = 60_000
 _START_S: Final = 60.0
 _END_S: Final = 30.0  # of a transaction
 _COMMIT_S: Final = 10.0
-_LATER_S: Final = 3.0  # longer than that a poll waits for no group
+_LATER_S: Final = 0.2  # longer than that a poll waits for no group
 _LEAVE_S: Final = 10.0
 _REFUSED: Final = (
     Refused,
