@@ -45,11 +45,8 @@ _END_S: Final = 30.0  # of a transaction
 _COMMIT_S: Final = 10.0
 _LATER_S: Final = 0.2  # longer than that a poll waits for no group
 _LEAVE_S: Final = 10.0
-_REFUSED: Final = (
-    Refused,
-    AssertionError,
-    TimeoutError,
-)  # it asserts that a producer which gave up is asked for nothing
+_REFUSED: Final = (Refused, AssertionError, TimeoutError)
+"""AssertionError: of a producer that has given up, and is asked for something all the same."""
 
 Result = TypeVar("Result")
 
@@ -141,7 +138,7 @@ class AioKafka(Client):
         if waiting:
             await asyncio.wait(waiting.values(), timeout=max(deadline - time.monotonic(), 0.0))
         for number, future in waiting.items():
-            if future.done() and future.exception() is None:
+            if future.done() and not future.cancelled() and future.exception() is None:
                 offset = future.result().offset
                 outcomes[number] = (offset if offset >= 0 else None, OK)
         return outcomes
