@@ -4,7 +4,7 @@ import logging
 import re
 import threading
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from kafkatool.broker.groups.records import (
 from kafkatool.broker.groups.states import GroupState
 from kafkatool.broker.storage.producers.producer_state import UNVERIFIED
 from kafkatool.core.errors import StorageError
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import TRANSACTIONAL, Record, encode_batch, read_header
 from tests.broker.groups.test_coordinator import OFFSETS_PARTITION, A, B, Stage, owned_group
@@ -87,6 +88,29 @@ def test_who_may_commit_depends_on_the_state_of_the_group(stage: Stage) -> None:
     assert not second.answers
     assert first.commit() is ErrorCode.NONE, "PreparingRebalance: members may still commit"
     assert stage.fetch() == (ErrorCode.NONE, {A: 5})
+
+
+@pytest.mark.spec("GRP-47", "GRP-53")
+def test_a_commit_for_a_partition_whose_tombstone_is_on_its_way_is_told_to_come_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.lead()
+    stage.commit({A: 1, B: 1})
+    append, met = stage.replica.append, list[Mapping[TopicPartition, ErrorCode]]()
+
+    def append_after_commits(entries: Mapping[TopicPartition, bytearray], **options: Any) -> None:
+        if not met:
+            met.append({})
+            met[:] = [stage.commit({A: 2}), stage.commit({B: 2})]
+        append(entries, **options)
+
+    monkeypatch.setattr(stage.replica, "append", append_after_commits)
+    stage.coordinator.on_partitions_deleted([A])
+    assert met == [{A: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}, {B: ErrorCode.NONE}]
+    assert stage.fetch() == (ErrorCode.NONE, {B: 2})
+    assert stage.commit({A: 3}) == {A: ErrorCode.NONE}
+    stage.restart()
+    assert stage.fetch() == (ErrorCode.NONE, {A: 3, B: 2}), "it stands behind the tombstone"
 
 
 @pytest.mark.spec("GRP-47", "GRP-37")

@@ -358,6 +358,22 @@ def test_sessions_end_at_exactly_last_sign_plus_timeout() -> None:
     assert play.stores[-1].value.members == ()
 
 
+@pytest.mark.spec("GRP-43")
+def test_a_join_and_a_sync_that_are_refused_at_once_are_no_signs_of_life() -> None:
+    play = Play()
+    play.stable("a")
+    a = play.member("a")
+    play.now = 5000
+    play.join("a", a, kind="connect")
+    assert play.last("a").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    play.sync("a", generation=7)
+    assert play.synced["a"][-1].error is ErrorCode.ILLEGAL_GENERATION
+    play.wait(4999)
+    assert a in play.group.members
+    play.wait(1)
+    assert not play.group.members
+
+
 @pytest.mark.spec("GRP-45")
 def test_leaving() -> None:
     play = Play()
