@@ -76,7 +76,7 @@ def _expire(broker: World) -> None:
     broker.manager.delayed.expire_all()
 
 
-@pytest.mark.spec("BRK-43")
+@pytest.mark.spec("BRK-43", "GRP-20")
 @pytest.mark.parametrize("change", [_fetch, _die, _follow, _delete, _expire])
 def test_whatever_ends_it_holds_no_lock_of_the_partition(broker: World, change: Callable[[World], None]) -> None:
     _, answers = deleting(broker, TP)
