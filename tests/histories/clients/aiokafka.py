@@ -16,30 +16,11 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListen
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import KafkaError as Refused
 
-from tests.histories.clients.client import (
-    DELIVERY_S,
-    PATIENT_S,
-    SESSION_MS,
-    Cell,
-    Client,
-    Ended,
-    Runs,
-    told_by_librdkafka,
-)
-from tests.histories.clients.values import (
-    TEXT,
-    decode,
-    encode,
-    key_of,
-    keys_of,
-    partition_of,
-    record_key,
-    topic_of,
-)
+from tests.histories.clients.client import Cell, Client, Ended, Runs, told_by_librdkafka
+from tests.histories.clients.values import decode_parts, key_of, keys_of, partition_of, topic_of
 from tests.histories.clients.warnings import LOG
 from tests.histories.history import FAIL, INFO, OK
 
-_PATIENT_SESSION_MS: Final = 60_000
 _START_S: Final = 60.0
 _END_S: Final = 30.0  # of a transaction
 _COMMIT_S: Final = 10.0
@@ -69,11 +50,9 @@ class AioKafka(Client):
         patient: bool = False,
     ) -> None:
         """Make its clients. Raises KafkaException if its brokers, or its transactions' coordinator, cannot be reached."""
-        super().__init__(process, group)
+        super().__init__(process, cell, group, patient=patient)
         self._clock = clock
-        self._compacted = cell.compacted
         self._records_a_poll, self._poll_s = records_a_poll, poll_s
-        self._delivery_s = PATIENT_S if patient else DELIVERY_S
         self._heard: list[dict[str, Any]] = []  # of its group, between two polls
         self._committing: asyncio.Task[None] | None = None
         delivery_ms = int(self._delivery_s * 1000) - 1000
@@ -97,7 +76,7 @@ class AioKafka(Client):
             "enable_auto_commit": False,
             "auto_offset_reset": "earliest",
             "isolation_level": cell.isolation,
-            "session_timeout_ms": _PATIENT_SESSION_MS if patient else SESSION_MS,
+            "session_timeout_ms": self._session_ms,
             "heartbeat_interval_ms": 1000,
             "fetch_max_wait_ms": 100,
             "fetch_min_bytes": bytes_a_fetch,
@@ -125,11 +104,7 @@ class AioKafka(Client):
         deadline = time.monotonic() + self._delivery_s
         waiting: dict[int, asyncio.Future[Any]] = {}
         for number, (key, value) in enumerate(sends):
-            text = encode(value, key, self.process, self.line)
-            record: dict[str, Any] = {"value": text}
-            if self._compacted:
-                record = {"key": record_key(value)} | (record if value > 0 else {"headers": [(TEXT, text)]})
-            sending = self._producer.send(topic_of(key), partition=partition_of(key), **record)
+            sending = self._producer.send(topic_of(key), partition=partition_of(key), **self._record(key, value))
             try:
                 waiting[number] = await asyncio.wait_for(sending, max(deadline - time.monotonic(), 0.0))
             except (*_REFUSED, TypeError) as e:  # nothing was sent; TypeError: of a topic that it does not know yet
@@ -163,8 +138,7 @@ class AioKafka(Client):
         for partition, records in polled.items():
             key = key_of(partition.topic, partition.partition)
             for record in records:
-                text = dict(record.headers).get(TEXT) if record.value is None else record.value
-                runs.setdefault(key, []).append((record.offset, decode(text)))
+                runs.setdefault(key, []).append((record.offset, decode_parts(record.value, record.headers)))
                 self.positions[key] = record.offset + 1
         return runs
 
@@ -245,7 +219,7 @@ class AioKafka(Client):
         except AssertionError:  # it had given up before it was asked
             return Ended(FAIL, False, None)
         except (Refused, TimeoutError) as e:
-            LOG.warning("process %d: a transaction's end is not known: %r", self.process, e)
+            LOG.getChild(f"process-{self.process}").warning("does not know how a transaction ended: %r", e)
             return Ended(INFO, False, asked_at)
         return Ended(OK, True, asked_at)
 

@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
+from tests.histories.clients.values import TEXT, encode, record_key
 from tests.histories.writer import DELETE_RETENTION_MS, Options
 
 LIBRDKAFKA: Final = "confluent-kafka"
@@ -17,6 +18,7 @@ DELIVERY_S: Final = 10.0
 PATIENT_S: Final = 120.0
 """The same, for a test that demands that all arrives: a busy machine may stand still meanwhile."""
 SESSION_MS: Final = 6000
+_PATIENT_SESSION_MS: Final = 60_000
 START: Final = 0
 """Where a key begins. By its name librdkafka may ask for it once more, and go back to it (docs/known-faults.md)."""
 
@@ -84,7 +86,11 @@ class Client:
     What fails raises KafkaException. Not every library's recorder has groups and transactions.
     """
 
-    def __init__(self, process: int, group: str | None = None) -> None:
+    def __init__(self, process: int, cell: Cell, group: str | None = None, *, patient: bool = False) -> None:
+        """Who is ``patient`` gives up no send and no session while machines stand still."""
+        self._compacted = cell.compacted
+        self._delivery_s = PATIENT_S if patient else DELIVERY_S
+        self._session_ms = _PATIENT_SESSION_MS if patient else SESSION_MS
         self.process = process
         self.group = group
         self.line = 0  # in which what it does was asked for: all that it sends says so
@@ -96,6 +102,13 @@ class Client:
     def send(self, sends: Sequence[tuple[int, int]]) -> list[tuple[int | None, str]]:
         """Send key and value pairs side by side; return offset and outcome of each, INFO for what is not known in time."""
         raise NotImplementedError
+
+    def _record(self, key: int, value: int) -> dict[str, Any]:
+        """Return what is sent for a value: its text, and of compacted topics a record key; a tombstone has a header."""
+        text = encode(value, key, self.process, self.line)
+        if not self._compacted:
+            return {"value": text}
+        return {"key": record_key(value)} | ({"value": text} if value > 0 else {"headers": [(TEXT, text)]})
 
     def poll(self) -> Runs:
         """Return what one call delivers."""

@@ -11,8 +11,8 @@ from typing import Any, Final
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError as Refused
 
-from tests.histories.clients.client import DELIVERY_S, PATIENT_S, Cell, Client, Runs, told_by_librdkafka
-from tests.histories.clients.values import decode, encode, key_of, partition_of, topic_of
+from tests.histories.clients.client import PATIENT_S, Cell, Client, Runs, told_by_librdkafka
+from tests.histories.clients.values import decode, key_of, partition_of, topic_of
 from tests.histories.history import FAIL, INFO, OK
 
 _METADATA_MS: Final = 3000  # as long may a send wait to know where to
@@ -35,8 +35,7 @@ class KafkaPython(Client):
         **_: object,
     ) -> None:
         """Make its clients. Raises KafkaException if no broker can be reached."""
-        self._delivery_s = PATIENT_S if patient else DELIVERY_S
-        super().__init__(process)
+        super().__init__(process, cell, patient=patient)
         self._records_a_poll, self._poll_ms = records_a_poll, int(poll_s * 1000)
         common: dict[str, Any] = {
             "bootstrap_servers": bootstrap.split(","),
@@ -72,9 +71,10 @@ class KafkaPython(Client):
         outcomes: list[tuple[int | None, str]] = [(None, INFO)] * len(sends)
         waiting: dict[int, Any] = {}
         for number, (key, value) in enumerate(sends):
-            data = encode(value, key, self.process, self.line)
             try:
-                waiting[number] = self._producer.send(topic_of(key), data, partition=partition_of(key))
+                waiting[number] = self._producer.send(
+                    topic_of(key), partition=partition_of(key), **self._record(key, value)
+                )
             except Refused as e:
                 outcomes[number] = (None, FAIL)  # nothing was sent
                 self.broken |= not e.retriable

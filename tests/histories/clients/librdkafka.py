@@ -9,21 +9,11 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tests.histories.clients.client import DELIVERY_S, PATIENT_S, SESSION_MS, START, Cell, Client, Ended, Runs
-from tests.histories.clients.values import (
-    TEXT,
-    decode_record,
-    encode,
-    key_of,
-    keys_of,
-    partition_of,
-    record_key,
-    topic_of,
-)
+from tests.histories.clients.client import START, Cell, Client, Ended, Runs
+from tests.histories.clients.values import decode_record, key_of, keys_of, partition_of, topic_of
 from tests.histories.clients.warnings import LOG
 from tests.histories.history import FAIL, INFO, OK
 
-_PATIENT_SESSION_MS: Final = 60_000
 _RETRIES_S: Final = 30.0
 _LOST_S: Final = 60.0  # of a call that is asked again for half of that
 _BEGINNING_S: Final = 3.0  # a transaction may be open meanwhile, and others wait for the rebalance
@@ -59,14 +49,12 @@ class Librdkafka(Client):
 
         Who is ``patient`` gives up nothing while machines stand still: no send, no session and no transaction.
         """
-        super().__init__(process, group)
+        super().__init__(process, cell, group, patient=patient)
         self._lost = False  # whether its producer does not even return from a call
         self._unbegun: list[TopicPartition] = []  # those of which it has yet to be told where to begin
         self._clock = clock
-        self._compacted = cell.compacted
         self._generation_of = generation_of
         self._records_a_poll, self._poll_s = records_a_poll, poll_s
-        self._delivery_s = PATIENT_S if patient else DELIVERY_S
         delivery_ms = int(self._delivery_s * 1000) - 1000
         quiet = {**_QUIET, **({"socket.timeout.ms": delivery_ms} if patient else {})}
         producing: dict[str, Any] = {
@@ -90,7 +78,7 @@ class Librdkafka(Client):
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": group or f"none-{process}",
-                "session.timeout.ms": _PATIENT_SESSION_MS if patient else SESSION_MS,
+                "session.timeout.ms": self._session_ms,
                 "heartbeat.interval.ms": heartbeat_ms,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
@@ -122,10 +110,7 @@ class Librdkafka(Client):
             return delivered
 
         for number, (key, value) in enumerate(sends):
-            text = encode(value, key, self.process, self.line)
-            record: dict[str, Any] = {"value": text}
-            if self._compacted:
-                record = {"key": record_key(value)} | (record if value > 0 else {"headers": [(TEXT, text)]})
+            record = self._record(key, value)
             try:
                 self._producer.produce(topic_of(key), partition=partition_of(key), on_delivery=noter(number), **record)
                 waiting.add(number)

@@ -1,10 +1,12 @@
-"""confluent-kafka as a test says: producers and consumers whose calls end as told, by a clock that only they move."""
+"""confluent-kafka as a test says: producers and consumers whose calls end as told, by a clock that only they move;
+and what other libraries' classes are replaced by.
+"""
 
 import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import SimpleNamespace
-from typing import Any, Final
+from types import ModuleType, SimpleNamespace
+from typing import Any, Final, TypeVar
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -17,12 +19,28 @@ CODES: Final = sorted({code for code in vars(KafkaError).values() if isinstance(
 _CALL_S: Final = 1.0
 _ENDLESS_S: Final = 100_000
 
+T = TypeVar("T")
 Delivered = Callable[[KafkaError | None, Any], None]
 
 
 def raised(code: int, **flags: bool) -> KafkaException:
     """Return what a call raises; flags are fatal, retriable and txn_requires_abort."""
     return KafkaException(KafkaError(code, "as the test says", **flags))
+
+
+def stand_in(
+    monkeypatch: pytest.MonkeyPatch, recorder: ModuleType, names: Iterable[str], kind: Callable[..., T]
+) -> list[T]:
+    """Have these classes of a recorder's library be that one; return the list to which each that is made is added."""
+    made: list[T] = []
+
+    def make(**settings: Any) -> T:
+        made.append(kind(**settings))
+        return made[-1]
+
+    for name in names:
+        monkeypatch.setattr(recorder, name, make)
+    return made
 
 
 class Library:

@@ -15,6 +15,7 @@ from kafkatool import EmbeddedCluster
 from tests.histories.clients import aiokafka as recorder
 from tests.histories.clients.aiokafka import AioKafka
 from tests.histories.clients.client import AIOKAFKA, SESSION_MS, Cell, Runs
+from tests.histories.clients.played import stand_in
 from tests.histories.clients.values import PARTITIONS, TEXT, encode, record_key, topic_of
 from tests.histories.history import FAIL, INFO, OK
 from tests.waiting import eventually
@@ -98,15 +99,7 @@ async def later(error: BaseException) -> BaseException:
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Played]:
     """Give the producer and the consumer that are made, one after the other."""
-    clients: list[Played] = []
-
-    def make(**settings: Any) -> Played:
-        clients.append(Played(**settings))
-        return clients[-1]
-
-    monkeypatch.setattr(recorder, "AIOKafkaProducer", make)
-    monkeypatch.setattr(recorder, "AIOKafkaConsumer", make)
-    return clients
+    return stand_in(monkeypatch, recorder, ("AIOKafkaProducer", "AIOKafkaConsumer"), Played)
 
 
 def in_group(made: list[Played]) -> tuple[AioKafka, Played]:
@@ -134,7 +127,7 @@ def test_a_send_fails_if_it_is_refused_at_once_and_is_unknown_after_any_other_er
 
 @pytest.mark.spec("HIS-8", "HIS-13")
 def test_a_send_that_is_not_answered_in_time_is_unknown(made: list[Played], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder, "DELIVERY_S", 1.1)
+    monkeypatch.setattr("tests.histories.clients.client.DELIVERY_S", 1.1)
     client = AioKafka("", CELL, 1)
     made[0].ends = iter([None])
     assert client.send([(X, 1)]) == [(None, INFO)]

@@ -13,6 +13,7 @@ from kafkatool import EmbeddedCluster
 from tests.histories.clients import kafka_python
 from tests.histories.clients.client import KAFKA_PYTHON, Cell, Runs
 from tests.histories.clients.kafka_python import KafkaPython
+from tests.histories.clients.played import stand_in
 from tests.histories.clients.values import PARTITIONS, topic_of
 from tests.histories.history import FAIL, INFO, OK
 from tests.waiting import eventually
@@ -60,15 +61,7 @@ class Played:
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Played]:
     """Give the producer and the consumer that are made, one after the other."""
-    clients: list[Played] = []
-
-    def make(**settings: Any) -> Played:
-        clients.append(Played(**settings))
-        return clients[-1]
-
-    monkeypatch.setattr(kafka_python, "KafkaProducer", make)
-    monkeypatch.setattr(kafka_python, "KafkaConsumer", make)
-    return clients
+    return stand_in(monkeypatch, kafka_python, ("KafkaProducer", "KafkaConsumer"), Played)
 
 
 @pytest.mark.spec("HIS-8", "HIS-13")

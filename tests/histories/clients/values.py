@@ -68,5 +68,9 @@ class Record(Protocol):
 
 def decode_record(record: Record) -> int | None:
     """Return the value of a record, or of a tombstone; None as ``decode``."""
-    text = record.value()
-    return decode(dict(record.headers() or ()).get(TEXT) if text is None else text)
+    return decode_parts(record.value(), record.headers())
+
+
+def decode_parts(text: bytes | None, headers: Iterable[tuple[str, bytes | None]] | None) -> int | None:
+    """Return the same of a record's value and headers."""
+    return decode(dict(headers or ()).get(TEXT) if text is None else text)
